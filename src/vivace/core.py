@@ -14,9 +14,7 @@ Role = Literal["system", "user", "assistant"]
 PieceKind = Literal["content", "reasoning", "tool_call"]
 RecordStatus = Literal["ok", "error", "stalled", "cancelled", "incomplete"]
 TrialStatus = Literal["ok", "crashed", "oom", "infeasible", "timeout", "interrupted"]
-AblationStatus = Literal[
-    "kept", "rejected", "infeasible", "crashed", "oom", "timeout", "not_tried"
-]
+AblationStatus = Literal["kept", "rejected", "infeasible", "crashed", "oom", "timeout", "not_tried"]
 Verdict = Literal["pass", "fail", "inconclusive"]
 Effort = Literal["free", "cheap", "tuning", "case"]
 Goal = Literal["latency", "throughput", "balanced", "memory"]
