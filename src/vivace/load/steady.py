@@ -32,8 +32,11 @@ class SteadyWindow:
             if ramped and progress.last_finish_ns == progress.now_ns:
                 self.start_ns = progress.now_ns
                 self._finished_at_open = progress.finished
-        elif progress.finished > self._finished_at_open and progress.last_finish_ns is not None:
-            if progress.last_finish_ns - self.start_ns >= self.min_s * 1e9:
-                self.end_ns = progress.last_finish_ns
-                return True
+        elif (
+            progress.finished > self._finished_at_open
+            and progress.last_finish_ns is not None
+            and progress.last_finish_ns - self.start_ns >= self.min_s * 1e9
+        ):
+            self.end_ns = progress.last_finish_ns
+            return True
         return elapsed_s >= self.limit_s

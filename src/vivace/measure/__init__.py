@@ -1,1 +1,1 @@
-""""""
+"""Records -> numbers: pure functions, no I/O. `samples` -> `estimate`, `row`, `compare`."""

@@ -1,1 +1,30 @@
-""""""
+"""A scripted engine with exact timing: in virtual time for studies, behind HTTP for clients.
+
+```
+clock = Clock()
+engine = VirtualEngine(Rules(), clock=clock)
+driver = VirtualDriver(clock, [engine])
+```
+"""
+
+from vivace.testing.driver import VirtualDriver
+from vivace.testing.job import Job
+from vivace.testing.judge import VirtualJudge
+from vivace.testing.model import EngineModel
+from vivace.testing.rules import Rules, Weights
+from vivace.testing.script import Quirks, Script
+from vivace.testing.virtual import Clock, VirtualEngine, VirtualRunning
+
+__all__ = [
+    "Clock",
+    "EngineModel",
+    "Job",
+    "Quirks",
+    "Rules",
+    "Script",
+    "VirtualDriver",
+    "VirtualEngine",
+    "VirtualJudge",
+    "VirtualRunning",
+    "Weights",
+]

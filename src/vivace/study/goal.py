@@ -1,0 +1,61 @@
+"""What a goal asks for: one score out of several ratios, and the losses it allows."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from vivace.core import LOWER_IS_BETTER, Goal, Metric, Ratio
+
+#: A speed metric may fall to this share of the best engine default (`contract.md`).
+FLOOR = 0.95
+
+SCORED: Mapping[Goal, tuple[Metric, ...]] = {
+    "balanced": ("ttft_p50_ms", "tps_single", "throughput_tps"),
+    "latency": ("ttft_p50_ms", "tps_single"),
+    "throughput": ("throughput_tps",),
+    "memory": ("memory_bytes",),
+}
+SPEED: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single", "throughput_tps")
+
+
+def gain(metric: Metric, ratio: Ratio) -> Ratio:
+    """The ratio turned so that above 1 is better."""
+    if metric not in LOWER_IS_BETTER:
+        return ratio
+    return Ratio(ratio=1 / ratio.ratio, lo=1 / ratio.hi, hi=1 / ratio.lo, proven=ratio.proven)
+
+
+def score(goal: Goal, ratios: Mapping[Metric, Ratio], only: Sequence[Metric] = ()) -> Ratio | None:
+    """Geometric mean of the gains that the goal scores, over those that were measured.
+
+    The interval adds the half-widths in quadrature on the log scale, as for independent metrics.
+    `only` narrows it to some metrics. `None` when none of them was measured.
+    """
+    wanted = [m for m in SCORED[goal] if m in ratios and (not only or m in only)]
+    if not wanted:
+        return None
+    gains = [gain(m, ratios[m]) for m in wanted]
+    mean = sum(math.log(g.ratio) for g in gains) / len(gains)
+    up = math.sqrt(sum((math.log(g.hi) - math.log(g.ratio)) ** 2 for g in gains)) / len(gains)
+    down = math.sqrt(sum((math.log(g.ratio) - math.log(g.lo)) ** 2 for g in gains)) / len(gains)
+    lo, hi = math.exp(mean - down), math.exp(mean + up)
+    return Ratio(ratio=math.exp(mean), lo=lo, hi=hi, proven=lo > 1 or hi < 1)
+
+
+def losses(vs_previous: Mapping[Metric, Ratio], vs_default: Mapping[Metric, Ratio]) -> list[Metric]:
+    """Speed metrics that are proven to lose too much.
+
+    A loss against the step before is allowed while the metric stays at the floor of the best
+    engine default: a configuration may give back some of what it had won.
+    """
+    return [
+        metric
+        for metric in SPEED
+        if metric in vs_previous
+        and gain(metric, vs_previous[metric]).hi < FLOOR
+        and (metric not in vs_default or gain(metric, vs_default[metric]).ratio < FLOOR)
+    ]
+
+
+def below_floor(vs_default: Mapping[Metric, Ratio]) -> list[Metric]:
+    """Speed metrics of a winner that lie below the floor of the best engine default."""
+    return [m for m in SPEED if m in vs_default and gain(m, vs_default[m]).ratio < FLOOR]

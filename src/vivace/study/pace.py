@@ -1,0 +1,58 @@
+"""How long things take here: learnt from what was measured, used to plan and to stay in the budget."""
+
+from dataclasses import dataclass, replace
+
+from vivace.core import ServingConfig
+
+#: Seconds from the start of an engine process to its first answer, and of ending it.
+START_S = 2.0
+QUALITY_S = 14.0
+MAKE_S = 8.0
+WARM_REQUESTS = 3
+#: The discarded requests warm the cache; their answers are cut short to save time.
+WARM_TOKENS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pace:
+    """Speeds of this machine and the sizes of the workload's typical request, in tokens."""
+
+    prefill_tps: float
+    decode_tps: float
+    prompt_tokens: int
+    output_tokens: int
+    window_s: float
+    new_tokens: int = 24
+
+    def request_s(self, *, cached: bool) -> float:
+        """One request alone."""
+        prompt = self.new_tokens if cached else self.prompt_tokens
+        return prompt / self.prefill_tps + self.output_tokens / self.decode_tps
+
+    def singles(self, *, cached: bool) -> int:
+        """Requests of a single phase: enough for an interval, few where each takes seconds."""
+        return 3 if self.request_s(cached=cached) > 4.0 else 6
+
+    def warm_s(self, *, cached: bool) -> float:
+        """The discarded requests."""
+        first = self.prompt_tokens / self.prefill_tps
+        rest = first if not cached else self.new_tokens / self.prefill_tps
+        return first + (WARM_REQUESTS - 1) * rest + WARM_REQUESTS * WARM_TOKENS / self.decode_tps
+
+    def trial_s(
+        self, config: ServingConfig, *, loaded: bool = True, quality: bool = False
+    ) -> float:
+        """A whole trial of `config`."""
+        cached = config.prefix_cache is not False
+        single = self.singles(cached=cached) * self.request_s(cached=cached)
+        ramp = min(10.0, 2 * self.request_s(cached=cached)) + self.request_s(cached=cached)
+        load = self.window_s + ramp if loaded else 0.0
+        return START_S + self.warm_s(cached=cached) + single + load + QUALITY_S * quality
+
+    def learn(self, *, prefill_tps: float | None, decode_tps: float | None) -> "Pace":
+        """The same with speeds that were measured."""
+        return replace(
+            self,
+            prefill_tps=prefill_tps or self.prefill_tps,
+            decode_tps=decode_tps or self.decode_tps,
+        )

@@ -1,0 +1,95 @@
+"""What will be tried, in which order, and how long each step should take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vivace.core import ServingConfig
+from vivace.levers.base import Lever, Option, Situation
+from vivace.study.pace import MAKE_S, Pace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One line of the plan. `chosen` is False for what the budget has no room for."""
+
+    name: str
+    title: str
+    seconds: float
+    priority: int = 0
+    chosen: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Fixed steps before and after, levers between them. `bundled`: the first levers as one step."""
+
+    before: tuple[Step, ...]
+    levers: tuple[Step, ...]
+    after: tuple[Step, ...]
+    bundled: bool
+
+    @property
+    def seconds(self) -> float:
+        """All chosen steps together."""
+        return sum(s.seconds for s in (*self.before, *self.levers, *self.after) if s.chosen)
+
+    @property
+    def reserve_s(self) -> float:
+        """What validation needs; never given to more levers."""
+        return sum(s.seconds for s in self.after)
+
+    def chooses(self, name: str) -> bool:
+        """Whether the lever of this name has room in the budget."""
+        return any(s.name == name and s.chosen for s in self.levers)
+
+
+def lever_steps(
+    levers: Sequence[Lever], start: ServingConfig, situation: Situation, pace: Pace
+) -> list[Step]:
+    """The steps of every lever, on the assumption that those of priority 1 are kept."""
+    config, steps = start, list[Step]()
+    for lever in levers:
+        options = lever.options(config, situation)
+        for option in options:
+            if option.impossible:
+                steps.append(Step(name=option.lever, title=option.title, seconds=0.0))
+                continue
+            steps.append(_step(lever, option, config, pace))
+        first = next((o for o in options if not o.impossible), None)
+        if lever.about.priority == 1 and first is not None and lever.about.effort != "case":
+            config = first.apply(config)
+    return steps
+
+
+def _step(lever: Lever, option: Option, config: ServingConfig, pace: Pace) -> Step:
+    about = lever.about
+    changed = option.apply(config)
+    made = changed.weights not in (config.weights, "source")
+    # What depends on the case is mostly rejected after the single phase.
+    loaded = about.shows_in == "loaded" or about.priority == 1
+    quality = about.changes_answers and changed.weights != "source"
+    seconds = pace.trial_s(changed, loaded=loaded and not made, quality=quality)
+    priority = 2 if made else about.priority
+    seconds += MAKE_S if made else 0.0
+    return Step(name=option.lever, title=option.title, seconds=seconds, priority=priority)
+
+
+def fit(
+    before: Sequence[Step], levers: Sequence[Step], after: Sequence[Step], *, budget_s: float
+) -> Plan:
+    """Leave out steps, the least important last ones first, until the plan fits the budget."""
+    room = budget_s - sum(s.seconds for s in (*before, *after))
+    chosen = list(levers)
+    for priority in (3, 2, 1):
+        for index in reversed(range(len(chosen))):
+            if sum(s.seconds for s in chosen if s.chosen) <= room:
+                break
+            if chosen[index].priority == priority:
+                chosen[index] = replace(chosen[index], chosen=False)
+    firsts = [s for s in chosen if s.priority == 1 and s.name in BUNDLE]
+    bundled = any(not s.chosen for s in firsts)
+    return Plan(before=tuple(before), levers=tuple(chosen), after=tuple(after), bundled=bundled)
+
+
+#: Tried as one step when the budget has no room for one after another.
+BUNDLE = ("prefix_cache", "weights:source", "warm_prefix")

@@ -1,0 +1,57 @@
+"""What a study needs from outside, so that it runs on a real engine and in virtual time alike."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from vivace.core import QualityResult, ServingConfig
+from vivace.engines.base import Engine, ModelFiles, Running
+from vivace.load.base import Driver
+from vivace.models.shape import ModelShape
+from vivace.workload.base import Workload
+
+#: Progress lines for a person.
+Say = Callable[[str], None]
+
+
+class Judge(Protocol):
+    """Measures quality against the 16-bit reference."""
+
+    #: What the reference is, for every place where a loss is printed.
+    reference_name: str
+
+    def learn_reference(self, running: Running) -> str:
+        """Score the texts on an engine that runs the 16-bit reference; text for `recall`."""
+        ...
+
+    def recall(self, stored: str) -> None:
+        """Take the reference from what an earlier run of the study stored."""
+        ...
+
+    def judge(self, running: Running) -> QualityResult:
+        """Score the texts on a candidate and compare; early only towards `fail`."""
+        ...
+
+
+class Files(Protocol):
+    """Weights on disk for a configuration; makes a type that is not there yet."""
+
+    def __call__(self, config: ServingConfig) -> ModelFiles: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tools:
+    """Everything a study drives."""
+
+    engine: Engine
+    driver: Driver
+    judge: Judge
+    files: Files
+    workload: Workload
+    shape: ModelShape
+    #: Weight types to try -> why not (`None`: fits), most careful first.
+    weight_types: Mapping[str, str | None]
+    cores: int
+    workdir: Path
+    say: Say

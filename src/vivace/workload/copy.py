@@ -1,0 +1,121 @@
+"""`copy`: JSON and code to be handed back with one small change; the answer is nearly the input.
+
+The inputs are generated from the seed, so the right answer is known exactly.
+"""
+
+import json
+import random
+
+from vivace.core import Message, Request
+from vivace.workload.base import Split, Workload
+
+REQUESTS_PER_SPLIT = 24
+
+SYSTEM = Message(
+    role="system",
+    content="You are an editor for data and code. You repeat the text with the change, "
+    "completely and without a comment.",
+)
+_NAMES = ("Lena", "Omar", "Priya", "Jonas", "Mei", "Carlos", "Aiko", "Fatima", "Nils", "Zofia")
+_CITIES = ("Kassel", "Porto", "Turku", "Graz", "Lyon", "Gdansk", "Leeds", "Bergen", "Nanjing")
+_GOODS = ("lamp", "desk", "chair", "shelf", "drill", "plane", "clamp", "ladder", "saw", "vise")
+_STATES = ("open", "paid", "shipped", "returned")
+
+
+def make_copy(*, seed: int) -> Workload:
+    """128 output tokens; the inputs have 100 to 250 tokens."""
+    example = _example()
+    return Workload(
+        name="copy",
+        seed=seed,
+        description="JSON and code to be repeated with one small change, 128 output tokens",
+        requests_tune=_requests("tune", seed=seed, prefix=example),
+        requests_validate=_requests("validate", seed=seed, prefix=example),
+        prefixes=(example,),
+        max_request_tokens_hint=768,
+    )
+
+
+def _requests(split: Split, *, seed: int, prefix: tuple[Message, ...]) -> tuple[Request, ...]:
+    rng = random.Random(f"{seed}/{split}")
+    makers = (_order, _settings, _code)
+    made = [makers[index % len(makers)](rng) for index in range(REQUESTS_PER_SPLIT)]
+    return tuple(
+        Request(
+            id=f"copy-{split}-{index}",
+            messages=(*prefix, Message(role="user", content=question)),
+            max_tokens=128,
+            seed=seed,
+            answer=answer,
+        )
+        for index, (question, answer) in enumerate(made)
+    )
+
+
+def _example() -> tuple[Message, ...]:
+    # A worked example: without one a small model explains the change instead of making it.
+    question, answer = _order(random.Random("copy/example"))
+    return (
+        SYSTEM,
+        Message(role="user", content=question),
+        Message(role="assistant", content=answer),
+    )
+
+
+def _order(rng: random.Random) -> tuple[str, str]:
+    """A customer's order; one key gets another name."""
+    items = [
+        {"name": name, "count": rng.randint(1, 9), "price": rng.randint(10, 99)}
+        for name in rng.sample(_GOODS, 4)
+    ]
+    text = _json(
+        {
+            "order": rng.randint(1000, 9999),
+            "customer": rng.choice(_NAMES),
+            "city": rng.choice(_CITIES),
+            "status": rng.choice(_STATES),
+            "items": items,
+        }
+    )
+    return _task("rename the key `customer` to `client`", text, text.replace('"customer"', '"client"'))
+
+
+def _settings(rng: random.Random) -> tuple[str, str]:
+    """A service's settings; one value changes."""
+    old, new = rng.sample(range(1_000, 9_000), 2)
+    hosts = rng.sample(_CITIES, 3)
+    settings = {
+        "service": rng.choice(_GOODS),
+        "owner": rng.choice(_NAMES),
+        "port": old,
+        "retries": rng.randint(1, 9),
+        "replicas": [
+            {"host": f"{host.lower()}.example.com", "weight": rng.randint(1, 90)} for host in hosts
+        ],
+        "logging": {"level": "info", "rotate": True, "keep_days": rng.randint(2, 60)},
+    }
+    text = _json(settings)
+    return _task(f"change the port to {new}", text, _json(settings | {"port": new}))
+
+
+def _code(rng: random.Random) -> tuple[str, str]:
+    """A Python class; one field gets another name."""
+    good = rng.choice(_GOODS)
+    limit = rng.randint(10, 90)
+    fields = rng.sample(("weight", "height", "width", "price", "stock"), 3)
+    lines = [f"class {good.title()}:", f"    limit = {limit}", ""]
+    lines.append(f"    def __init__(self, name, {', '.join(fields)}):")
+    lines.append("        self.name = name")
+    lines.extend(f"        self.{field} = {field}" for field in fields)
+    for field in fields:
+        lines += ["", f"    def has_large_{field}(self):", f"        return self.{field} > self.limit"]
+    text = "\n".join(lines)
+    return _task("rename `limit` to `maximum`", text, text.replace("limit", "maximum"))
+
+
+def _task(change: str, text: str, answer: str) -> tuple[str, str]:
+    return f"Repeat this text, but {change}:\n\n{text}", answer
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1)
