@@ -221,7 +221,7 @@ def test_nobody_is_asked_for_a_password_without_a_terminal(
     monkeypatch.setattr(module.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(module.shutil, "which", lambda name: "/bin/" + name)
     monkeypatch.setattr(module.sys, "stdin", None)
-    with pytest.raises(module.SetupError, match="llama.cpp needs it"):
+    with pytest.raises(module.SetupError, match=r"llama\.cpp needs it"):
         module.apt_install("libgomp1", "the library is missing, llama.cpp needs it")
 
 

@@ -166,7 +166,9 @@ class EngineState:
     prompt_tokens_total: float | None = None
     cached_tokens_total: float | None = None
     output_tokens_total: float | None = None
+    #: Mean over all steps since the start, and how many steps that were.
     busy_slots_per_step: float | None = None
+    steps_total: float | None = None
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
 
 

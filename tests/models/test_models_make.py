@@ -165,6 +165,17 @@ def test_a_full_disk_is_told_and_breaks_nothing(
     assert [p for p in (home / "made").rglob("*") if p.is_file()] == []
 
 
+def test_a_failing_disk_is_told(
+    tiny: Path, home: Path, as_model: AsModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(make, "converted", failing)
+    with pytest.raises(ModelError, match=r"cannot make .*: Input/output error"):
+        make_type(as_model(tiny), "Q8_0", home=home, say=print)
+
+
 def test_too_little_room_is_told_before_anything_is_written(
     tiny: Path, home: Path, as_model: AsModel, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:

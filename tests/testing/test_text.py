@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vivace.core import Message
@@ -41,16 +41,19 @@ def test_a_chat_has_a_tag_for_each_message_and_one_for_the_answer():
     assert count(prompt) == 4
 
 
+@settings(deadline=None)
 @given(messages)
 def test_a_rendered_chat_has_the_tokens_of_the_chat(chat):
     assert tokenize(render(chat)) == flat(chat_prompt(chat))
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_joined_tokens_are_the_same_tokens_again(text):
     assert tokenize(detokenize(tokenize(text))) == tokenize(text)
 
 
+@settings(deadline=None)
 @given(prompts, prompts)
 def test_a_common_prefix_does_not_depend_on_where_segments_are_cut(a, b):
     expected = 0
@@ -68,6 +71,7 @@ def test_an_answer_becomes_the_assistants_message():
     assert answered == next_turn[:-1]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 5000), st.integers(0, 3))
 def test_an_answer_has_exactly_so_many_tokens_and_follows_from_seed_and_prompt(tokens, seed):
     prompt = chat_prompt([Message(role="user", content="hi")])

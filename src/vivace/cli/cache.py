@@ -13,9 +13,11 @@ from vivace.models.home import vivace_home
 DAY_S = 86_400.0
 
 
-def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """`cache` and its two actions."""
-    parser = verbs.add_parser("cache", help="list or clean the models kept on disk")
+HELP = "list or clean the models kept on disk"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The action and its options."""
     parser.add_argument("action", choices=("list", "clean"))
     parser.add_argument(
         "--older-than", metavar="DURATION", help="clean only what was not used for, e.g. `720h`"

@@ -13,6 +13,7 @@ from vivace.errors import VivaceError
 from vivace.hardware import require_platform
 
 INTERRUPTED = 130
+VERBS = {"tune": tune, "cache": cache}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -25,8 +26,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"vivace {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    tune.add_parser(verbs)
-    cache.add_parser(verbs)
+    for name, verb in VERBS.items():
+        verb.add_options(verbs.add_parser(name, help=verb.HELP, allow_abbrev=False))
     return parser
 
 

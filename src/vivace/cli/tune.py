@@ -17,14 +17,11 @@ ENGINES = ("auto", "llamacpp")
 GOALS = ("balanced", "latency", "throughput", "memory")
 
 
-def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """`tune` and its options; defaults are those of `docs/reference`."""
-    parser = verbs.add_parser(
-        "tune",
-        help="measure, apply one optimisation after another, prove the gain",
-        description="Starts a real engine, measures it, applies one optimisation after another, keeps"
-        " those that help and writes a study folder with the report and `tuned.yaml`.",
-    )
+HELP = "measure, apply one optimisation after another, prove the gain"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of `tune`."""
     add = parser.add_argument
     add(
         "model",

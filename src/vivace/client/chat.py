@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from vivace.client.pieces import error_of, finish_reason_of, pieces_of
 from vivace.client.sse import Decoder, Event, EventStreamDecoder, JsonLinesDecoder
-from vivace.client.usage import merge, usage_from
+from vivace.client.usage import USAGE_KEYS, merge, usage_from
 from vivace.client.wire import is_mapping, mapping, parse
 from vivace.core import Piece, Record, RecordStatus, Usage
 
@@ -46,14 +46,15 @@ class BodyReader:
 
     def take_object(self, t_ns: int, obj: dict[str, Any]) -> bool:
         """Takes one chunk or a whole answer; true when it had output."""
-        usage = usage_from(obj)
-        self.usage = merge(self.usage, usage)
+        tokens = None
+        if not USAGE_KEYS.isdisjoint(obj):
+            usage = usage_from(obj)
+            self.usage = merge(self.usage, usage)
+            tokens = usage.completion_tokens
         self.finish_reason = finish_reason_of(obj) or self.finish_reason
         found = pieces_of(obj)
         for kind, text in found:
-            self.pieces.append(
-                Piece(t_ns=t_ns, kind=kind, text=text, tokens=usage.completion_tokens)
-            )
+            self.pieces.append(Piece(t_ns=t_ns, kind=kind, text=text, tokens=tokens))
         return bool(found)
 
     def _take(self, t_ns: int, events: Sequence[Event], *, cut: bool = False) -> None:

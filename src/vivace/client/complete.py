@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from vivace.client.body import render_chat
 from vivace.client.chat import Response, to_record
-from vivace.client.connection import Connection, connect_all, new_kernel_clock
+from vivace.client.connection import Connection, connect_all
 from vivace.client.endpoint import Endpoint, parse_endpoint
 from vivace.client.exchange import Exchange
 from vivace.client.http1 import render_request
+from vivace.client.kernel_clock import new_kernel_clock
 from vivace.core import Record, Request
 
 NO_HEADERS: Mapping[str, str] = {}

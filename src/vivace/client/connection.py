@@ -8,14 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from vivace.client import kernel_clock
 from vivace.client.endpoint import Address
-from vivace.client.kernel_clock import KernelClock
+from vivace.client.kernel_clock import ANCILLARY_BYTES, KernelClock, stamp
 from vivace.errors import ConfigError
 
 #: Larger reads cost more (a fresh buffer each) and merge more segments into one time.
 RECEIVE_BYTES = 16 * 1024
-_ANCILLARY_BYTES = socket.CMSG_SPACE(16)
 
 
 class Connection:
@@ -40,8 +38,10 @@ class Connection:
             ) from error
         self.socket.setblocking(False)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._kernel = kernel if kernel is not None and _stamped(self.socket) else None
-        self.clock: Literal["kernel", "user"] = "user" if self._kernel is None else "kernel"
+        self._kernel = kernel
+        if kernel is not None:
+            stamp(self.socket)
+        self.clock: Literal["kernel", "user"] = "user" if kernel is None else "kernel"
         code = self.socket.connect_ex(where)
         if code not in (0, errno.EINPROGRESS):
             self.failure = os.strerror(code)
@@ -60,7 +60,7 @@ class Connection:
         `since_ns` is a time the data cannot be older than. Raises `OSError` on a reset.
         """
         try:
-            data, ancillary, _, _ = self.socket.recvmsg(RECEIVE_BYTES, _ANCILLARY_BYTES)
+            data, ancillary, _, _ = self.socket.recvmsg(RECEIVE_BYTES, ANCILLARY_BYTES)
         except BlockingIOError:
             return None
         now_ns = time.perf_counter_ns()
@@ -71,20 +71,6 @@ class Connection:
     def close(self) -> None:
         """Closes the socket; safe to call twice."""
         self.socket.close()
-
-
-def _stamped(sock: socket.socket) -> bool:
-    """Asks the kernel to stamp what arrives; false where it does not (some sandboxes)."""
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, kernel_clock.SO_TIMESTAMPNS, 1)
-    except OSError:
-        return False
-    return True
-
-
-def new_kernel_clock() -> KernelClock | None:
-    """The kernel's clock where the platform gives it."""
-    return KernelClock() if kernel_clock.AVAILABLE else None
 
 
 def connect_all(connections: Sequence[Connection], timeout_s: float) -> None:

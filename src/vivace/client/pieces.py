@@ -4,12 +4,15 @@ Understands chat chunks and whole chat completions (OpenAI and everything shaped
 completions, and the lines of Ollama's own interface.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from vivace.client.wire import is_mapping, items, mapping
 from vivace.core import PieceKind
+
+_CONTENT: Final = frozenset(("content", "text", "response"))
+_REASONING: Final = frozenset(("reasoning_content", "reasoning", "thinking"))
 
 
 def pieces_of(obj: dict[str, Any]) -> list[tuple[PieceKind, str]]:
@@ -18,19 +21,19 @@ def pieces_of(obj: dict[str, Any]) -> list[tuple[PieceKind, str]]:
     The text of a `tool_call` piece is the JSON of its fragment; `tool_calls()` joins fragments.
     """
     found: list[tuple[PieceKind, str]] = []
-    for choice in map(mapping, items(obj.get("choices"))):
-        _from_delta(mapping(choice.get("delta") or choice.get("message")), found)
-        if text := _text(choice.get("text")):
-            found.append(("content", text))
+    for choice in items(obj.get("choices")):
+        if is_mapping(choice):
+            delta = choice.get("delta") or choice.get("message")
+            _from_delta(delta if is_mapping(delta) else choice, found)
     if "done" in obj:
-        _from_delta(mapping(obj.get("message")) or {**obj, "content": obj.get("response")}, found)
+        _from_delta(mapping(obj.get("message")) or obj, found)
     return found
 
 
 def finish_reason_of(obj: dict[str, Any]) -> str | None:
     """Why the answer ended, once a chunk says so."""
-    for choice in map(mapping, items(obj.get("choices"))):
-        if isinstance(reason := choice.get("finish_reason"), str) and reason:
+    for choice in items(obj.get("choices")):
+        if is_mapping(choice) and isinstance(reason := choice.get("finish_reason"), str) and reason:
             return reason
     if obj.get("done") is True:
         reason = obj.get("done_reason")
@@ -83,16 +86,22 @@ def tool_calls(fragments: list[str]) -> list[dict[str, Any]]:
 
 
 def _from_delta(delta: dict[str, Any], found: list[tuple[PieceKind, str]]) -> None:
-    # Some servers send the same reasoning under two names: the first that has text counts.
-    for name in ("reasoning_content", "reasoning", "thinking"):
-        if reasoning := _text(delta.get(name)):
-            found.append(("reasoning", reasoning))
-            break
-    if content := _text(delta.get("content")):
-        found.append(("content", content))
-    for call in map(mapping, items(delta.get("tool_calls"))):
-        if call.get("id") or any(mapping(call.get("function")).values()):
-            found.append(("tool_call", msgspec.json.encode(call).decode()))
+    reasoned = False
+    for name, value in delta.items():
+        if not value:
+            continue
+        if name in _CONTENT:
+            if text := _text(value):
+                found.append(("content", text))
+        elif name in _REASONING:
+            # Some servers send the same reasoning under two names: the first counts.
+            if not reasoned and (text := _text(value)):
+                found.append(("reasoning", text))
+                reasoned = True
+        elif name == "tool_calls":
+            for call in map(mapping, items(value)):
+                if call.get("id") or any(mapping(call.get("function")).values()):
+                    found.append(("tool_call", msgspec.json.encode(call).decode()))
 
 
 def _text(value: object) -> str:

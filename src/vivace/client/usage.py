@@ -11,10 +11,15 @@
 | Ollama | `prompt_eval_count` | not told |
 """
 
-from typing import Any
+from typing import Any, Final
 
 from vivace.client.wire import count, mapping
 from vivace.core import Usage
+
+#: A chunk with none of these keys has no counts; most chunks of a stream have none.
+USAGE_KEYS: Final = frozenset(
+    ("usage", "timings", "usageMetadata", "message", "prompt_eval_count", "eval_count")
+)
 
 
 def usage_from(obj: dict[str, Any]) -> Usage:

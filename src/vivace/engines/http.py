@@ -9,7 +9,8 @@ import msgspec
 from vivace.errors import EngineRequestError
 
 T = TypeVar("T")
-DEFAULT_TIMEOUT_S = 30.0
+#: llama.cpp answers `/slots` between two batches, which takes seconds on a busy machine.
+DEFAULT_TIMEOUT_S = 60.0
 
 
 class _ErrorBody(msgspec.Struct):
@@ -25,9 +26,7 @@ def get_text(url: str, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> st
     return _call(url, "GET", path, None, timeout_s).decode("utf-8", "replace")
 
 
-def get_json(
-    url: str, path: str, reply: type[T], *, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> T:
+def get_json(url: str, path: str, reply: type[T], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
     """The JSON answer of a GET, checked against `reply`; raises `EngineRequestError`."""
     return _decode(_call(url, "GET", path, None, timeout_s), reply, path)
 
@@ -49,7 +48,9 @@ def _call(url: str, method: str, path: str, body: bytes | None, timeout_s: float
         response = connection.getresponse()
         data = response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise EngineRequestError(f"{method} {url}{path}: {error or type(error).__name__}") from error
+        raise EngineRequestError(
+            f"{method} {url}{path}: {error or type(error).__name__}"
+        ) from error
     finally:
         connection.close()
     if response.status >= 400:
@@ -64,7 +65,9 @@ def _decode(data: bytes, reply: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(data, type=reply)
     except msgspec.MsgspecError as error:
-        raise EngineRequestError(f"{path} answered something else than expected: {error}") from error
+        raise EngineRequestError(
+            f"{path} answered something else than expected: {error}"
+        ) from error
 
 
 def _message(data: bytes) -> str:

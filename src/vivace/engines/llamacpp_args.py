@@ -7,6 +7,8 @@ request 17997, 2025-12), the model's context, prefix cache on with 8 GiB in RAM,
 auto, f16 KV.
 """
 
+import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -137,6 +139,19 @@ def as_argv(settings: Settings) -> list[str]:
     for flag, value in as_flags(settings).items():
         argv += [flag] if value is True else [flag, str(value)]
     return argv
+
+
+def wheel_command(settings: Settings, *, port: int) -> list[str]:
+    """How to start the wheel's server; port 0 lets it choose."""
+    child = [sys.executable, "-P", "-m", "vivace.engines.llamacpp_child"]
+    return [*child, json.dumps({**settings, "port": port})]
+
+
+def binary_command(binary: Path, settings: Settings, *, port: int) -> list[str]:
+    """How to start `llama-server`, tied to the life of this process."""
+    lifeline = [sys.executable, "-P", "-m", "vivace.engines.lifeline"]
+    address = ["--host", "127.0.0.1", "--port", str(port)]
+    return [*lifeline, str(binary), *as_argv(settings), *address]
 
 
 def uses_ram_cache(settings: Settings) -> bool:

@@ -4,6 +4,7 @@
 Says `listening on URL` on stdout when it answers and ends when its parent closes stdin.
 """
 
+import importlib
 import json
 import sys
 from typing import Any
@@ -46,7 +47,7 @@ def main(settings: dict[str, str | int | bool]) -> None:
     """Serve until stdin closes; exits with the engine's error where it does not come up."""
     tie_to_parent()
     try:
-        import xllamacpp
+        xllamacpp: Any = importlib.import_module("xllamacpp")
     except ImportError as error:
         sys.exit(f"error: the wheel `xllamacpp` cannot be imported: {error}")
     try:

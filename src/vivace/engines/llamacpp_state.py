@@ -79,6 +79,7 @@ def engine_state(
         cached_tokens_total=metrics.get("llamacpp:prompt_tokens_cached_total"),
         output_tokens_total=metrics.get("llamacpp:tokens_predicted_total"),
         busy_slots_per_step=metrics.get("llamacpp:n_busy_slots_per_decode"),
+        steps_total=metrics.get("llamacpp:n_decode_total"),
         settings=settings(slots, props, context_total=context_total),
     )
 

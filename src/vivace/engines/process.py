@@ -24,8 +24,14 @@ _TERM_S = 5.0
 class EngineProcess:
     """A running child with its log; its stdin is the pipe whose closing ends it."""
 
-    def __init__(self, command: Sequence[str], *, name: str, log_path: Path) -> None:
-        """Start `command`; raises `EngineStartError` when it cannot be executed."""
+    def __init__(
+        self, command: Sequence[str], *, name: str, log_path: Path, grace_s: float = _TERM_S
+    ) -> None:
+        """Start `command`; raises `EngineStartError` when it cannot be executed.
+
+        `grace_s`: how long `stop()` waits between SIGTERM and SIGKILL.
+        """
+        self._grace_s = grace_s
         self.name = name
         self.log_path = log_path
         self._oom_kills = _oom_kills()
@@ -112,7 +118,7 @@ class EngineProcess:
             self._stopped = True
             self._signal(signal.SIGTERM)
             try:
-                self._popen.wait(_TERM_S)
+                self._popen.wait(self._grace_s)
             except subprocess.TimeoutExpired:
                 self._signal(signal.SIGKILL)
                 self._popen.wait()

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from vivace.client.complete import NO_HEADERS, render
-from vivace.client.connection import new_kernel_clock
 from vivace.client.endpoint import parse_endpoint
+from vivace.client.kernel_clock import new_kernel_clock
 from vivace.core import Record, Request
 from vivace.errors import ConfigError
 from vivace.load.base import Until
@@ -54,6 +55,11 @@ class HttpDriver:
         )
         with paused_gc():
             return loop.run()
+
+    @property
+    def clock(self) -> Literal["kernel", "user"]:
+        """Where arrival times come from on this platform."""
+        return "user" if self._kernel is None else "kernel"
 
     def now_ns(self) -> int:
         """The clock of all records: `time.perf_counter_ns()`."""

@@ -35,7 +35,7 @@ def waiting_percentile(values: Array, waiting: NDArray[np.bool_], q: float) -> A
     longest = np.where(waiting, -np.inf, values).max(axis=-1, keepdims=True)
     counted = ~waiting | (values >= longest)
     count = values.shape[-1]
-    at_risk = np.arange(count, 0, -1)
+    at_risk = np.arange(count, 0, -1, dtype=np.float64)
     left = np.cumprod(np.where(counted, 1 - 1 / at_risk, 1.0), axis=-1)
     before = np.concatenate([np.ones_like(left[..., :1]), left[..., :-1]], axis=-1)
     known = np.where(counted, values, np.inf)

@@ -1,13 +1,14 @@
 """What the records of a trial boil down to: the samples that every number is computed from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from vivace.core import Record, RecordStatus
 from vivace.errors import ConfigError
-from vivace.measure.percentile import Array, percentile
+from vivace.measure.percentile import percentile
 from vivace.measure.slo import Slo
 from vivace.measure.tokens import token_arrivals
 
@@ -105,6 +106,7 @@ def loaded_samples(
 
 def merge(*parts: Samples) -> Samples:
     """All parts as one: samples joined, counts and windows summed, of single readings the median."""
+    windows = [p.window_s for p in parts if p.window_s is not None]
     return Samples(
         cold_ttft_ms=_median(p.cold_ttft_ms for p in parts),
         single_ttft_ms=tuple(v for p in parts for v in p.single_ttft_ms),
@@ -115,10 +117,43 @@ def merge(*parts: Samples) -> Samples:
         cycles=tuple(c for p in parts for c in p.cycles),
         good=tuple(g for p in parts for g in p.good),
         good_gaps_s=tuple(v for p in parts for v in p.good_gaps_s),
-        window_s=sum(windows) if (windows := [p.window_s for p in parts if p.window_s]) else None,
+        window_s=sum(windows) if windows else None,
         failed=sum(p.failed for p in parts),
         sent=sum(p.sent for p in parts),
         output_tokens=tuple(n for p in parts for n in p.output_tokens),
         in_flight_share=_median(p.in_flight_share for p in parts),
         busy_share=_median(p.busy_share for p in parts),
     )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    return percentile([v for v in values if v is not None], 50)
+
+
+def _output_tokens(records: Sequence[Record]) -> tuple[int, ...]:
+    return tuple(r.output_tokens for r in records if r.output_tokens is not None)
+
+
+def _waits(record: Record, end_ns: int) -> bool:
+    """In flight at `end_ns` and without a first token by then."""
+    in_flight = record.sent_ns < end_ns and (record.status == "cancelled" or record.end_ns > end_ns)
+    return in_flight and not (record.pieces and record.pieces[0].t_ns <= end_ns)
+
+
+def _cycles(records: Sequence[Record], cuts_ns: list[int]) -> tuple[tuple[float, float], ...]:
+    """(tokens, seconds) between ascending cuts; a token at a cut belongs to the gap it closes."""
+    edges = np.unique(np.array(cuts_ns, dtype=np.int64))
+    times, tokens = token_arrivals(records)
+    gap = np.searchsorted(edges, times, side="left") - 1
+    inside = (gap >= 0) & (gap < len(edges) - 1)
+    sums = np.bincount(gap[inside], weights=tokens[inside], minlength=len(edges) - 1)
+    return tuple(zip(sums.tolist(), (np.diff(edges) / 1e9).tolist(), strict=True))
+
+
+def _gaps_s(edges_ns: list[int]) -> tuple[float, ...]:
+    return tuple((b - a) / 1e9 for a, b in pairwise(edges_ns))
+
+
+def _in_flight_ns(records: Sequence[Record], window_ns: tuple[int, int]) -> int:
+    start_ns, end_ns = window_ns
+    return sum(max(0, min(r.end_ns, end_ns) - max(r.sent_ns, start_ns)) for r in records)

@@ -80,7 +80,7 @@ def locked(home: Path, name: str, *, say: Say) -> Generator[None]:
 def written_whole(path: Path) -> Generator[BinaryIO]:
     """A file to write that appears at `path` only when the block ends without an error.
 
-    The caller holds the lock of the folder. A full disk is a `ModelError`.
+    The caller holds the lock of the folder. A full or failing disk is a `ModelError`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temp = path.with_name(f".{path.name}{PART}")
@@ -92,7 +92,7 @@ def written_whole(path: Path) -> Generator[BinaryIO]:
         temp.replace(path)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
+            raise ModelError(f"cannot make `{path}`: {error.strerror or error}") from error
         raise ModelError(
             f"the disk is full: `{path}` could not be written",
             hint="free some space, run `vivace cache clean`, or set `VIVACE_HOME` to a larger disk",

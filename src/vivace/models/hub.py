@@ -1,7 +1,8 @@
 """A model on a Hugging Face hub: `org/name` or `org/name:file.gguf`.
 
 `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` hold as `huggingface_hub` reads them; files go
-to its own shared cache, so nothing is fetched twice, and an interrupted download is resumed.
+to its own shared cache, so nothing is fetched twice. A broken connection is resumed within the run;
+after an interrupted run the library (2.4 at least) starts the file again.
 """
 
 from collections.abc import Sequence

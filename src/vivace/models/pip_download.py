@@ -84,5 +84,5 @@ def _failure(requirement: str, lines: list[str]) -> ModelError:
     elif "no space left" in text:
         hint = "free some space, or set `VIVACE_HOME` to a larger disk"
     else:
-        hint = "check the name and the version; the index in use may not carry it"
+        hint = "check the name and the version; the index in use may lack it or be out of reach"
     return ModelError(message, hint=hint)

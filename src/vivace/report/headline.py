@@ -18,11 +18,16 @@ def headline(doc: Doc) -> str:
     early = {"interrupted": "Interrupted", "budget": "The budget ended"}.get(view.state)
     if not measured:
         return f"{early or 'Ended'} before any configuration beyond the baselines was measured."
-    misses = [
-        _miss(doc, view, arm) for arm in (*measured, *(d for d in view.defaults if d.measured))
+    limited = number(doc, "constraints", "max_memory_bytes") is not None
+    # An arm whose memory is unknown says nothing about a memory limit.
+    judged = [
+        a
+        for a in (*measured, *view.defaults)
+        if a.measured and not (limited and a.cells["memory_bytes"].value is None)
     ]
+    misses = [_miss(doc, view, arm) for arm in judged]
     found = [m for m in misses if m]
-    if len(found) == len(misses):
+    if found and len(found) == len(misses):
         _, words = min(found)
         return f"No configuration meets the constraints; the nearest miss is {words}."
     against = f"{view.default_name}'s defaults"

@@ -228,14 +228,16 @@ def _quality_details(view: View) -> Html:
             )
         )
     heads = ["arm", "tokens compared", "mean KL", "same top-1", "loss by slice", "basis"]
-    return tables.table(f"What the losses rest on ({DASH}: the engine gave none)", heads, rows)
+    return tables.table(
+        f"What the losses rest on ({DASH}: the engine gave none)", heads, rows, class_="wide"
+    )
 
 
 def _diagnosis(doc: Doc) -> list[Html]:
     found: list[Html] = []
     for finding in sequence(doc, "diagnosis"):
         confidence = number(finding, "confidence")
-        sure = f", confidence {percent(confidence)}" if confidence is not None else ""
+        sure = f", confidence {confidence:.0%}" if confidence is not None else ""
         evidence = (el("li", esc(text(e))) for e in sequence(finding, "evidence"))
         found += [el("h3", esc(f"{text(finding, 'bottleneck')}{sure}")), el("ul", *evidence)]
     return found

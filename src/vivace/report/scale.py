@@ -7,6 +7,8 @@ from dataclasses import dataclass
 #: A span above this is drawn logarithmically.
 LOG_SPAN = 10.0
 _EDGE = 1.5
+#: Percent between two ticks, so that their names stay apart on a narrow screen.
+_APART = 16.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +39,11 @@ class Scale:
             step = _round_step((self.hi - self.lo) / 4)
             first = math.ceil(self.lo / step)
             found = [step * i for i in range(first, math.floor(self.hi / step) + 1)]
-        return [t for t in found if self.lo <= t <= self.hi * 1.0001]
+        shown: list[float] = []
+        for tick in (t for t in found if self.lo <= t <= self.hi * 1.0001):
+            if not shown or self.at(tick) - self.at(shown[-1]) >= _APART:
+                shown.append(tick)
+        return shown
 
 
 def scale_of(values: Iterable[float]) -> Scale:

@@ -30,7 +30,7 @@ def axis(scale: Scale, names: Sequence[str]) -> Html:
     labels: list[Html] = []
     for tick, name in zip(scale.ticks(), names, strict=True):
         x = scale.at(tick)
-        anchor = "start" if x < 8 else "end" if x > 92 else "middle"
+        anchor = "start" if x < 4 else "end" if x > 97 else "middle"
         labels.append(el("text", esc(name), x=f"{x}%", y=13, text_anchor=anchor))
     return el("svg", *labels, class_="axis", width="100%", height=18, aria_hidden="true")
 

@@ -173,11 +173,11 @@ def _message(value: object) -> str:
 
 
 def _baseline(title: str, row: Doc) -> Arm:
+    found = cells(row, why_none="" if row else "it was not measured")
     return Arm(
         title=title,
-        measured=bool(row),
-        reason="" if row else "it was not measured",
-        cells=cells(row),
+        measured=any(c.value is not None for c in found.values()),
+        cells=found,
         config=mapping(row, "config"),
         samples=_samples(row),
         row=row,

@@ -63,8 +63,8 @@ def study_document(study: Study, *, about: Mapping[str, object], state: str) -> 
     }
 
 
-def row_data(row: Row, samples: Samples | None = None) -> Doc:
-    """The contract's Row with intervals, reasons and the samples behind it."""
+def row_data(row: Row) -> Doc:
+    """The contract's Row with intervals and reasons."""
     estimates: dict[str, Estimate] = {name: getattr(row, name) for name in ESTIMATES}
     memory = row.memory
     data: Doc = {"concurrency": row.concurrency}
@@ -91,14 +91,17 @@ def row_data(row: Row, samples: Samples | None = None) -> Doc:
         "reasons": {name: e.reason for name, e in estimates.items() if e.reason},
         "n": {name: e.n for name, e in estimates.items()},
     }
-    if samples is not None:
-        data["samples"] = {
-            "ttft_ms": list(samples.single_ttft_ms),
-            "tps": list(samples.single_tps),
-            "loaded_ttft_ms": list(samples.loaded_ttft_ms),
-            "tpot_ms": list(samples.loaded_tpot_ms),
-        }
     return data
+
+
+def samples_data(samples: Samples) -> Doc:
+    """What the distributions are drawn from."""
+    return {
+        "ttft_ms": list(samples.single_ttft_ms),
+        "tps": list(samples.single_tps),
+        "loaded_ttft_ms": list(samples.loaded_ttft_ms),
+        "tpot_ms": list(samples.loaded_tpot_ms),
+    }
 
 
 def ratio_data(found: Mapping[Metric, Ratio]) -> Doc:
@@ -160,14 +163,18 @@ def _row(study: Study, trial: Finished, quality: QualityResult | None) -> Doc:
     is_reference = study.outcome.unoptimised is not None and quality is None
     known = 0.0 if is_reference and trial.config.weights == "F16" else None
     loss = quality.loss if quality is not None else known
-    return row_data(trial.row(seed=study.inputs.seed, quality_loss=loss), trial.samples)
+    return row_data(trial.row(seed=study.inputs.seed, quality_loss=loss))
 
 
 def _baseline(study: Study, trial: Finished | None) -> Doc | None:
     if trial is None:
         return None
     data = _row(study, trial, study.quality_of(trial.config))
-    return data | {"config": config_data(trial.config), "engine_args": dict(trial.engine_args)}
+    return data | {
+        "config": config_data(trial.config),
+        "engine_args": dict(trial.engine_args),
+        "samples": samples_data(trial.samples),
+    }
 
 
 def _tried(study: Study, tried: Tried) -> Doc:
@@ -186,6 +193,7 @@ def _tried(study: Study, tried: Tried) -> Doc:
         "status": tried.decision.status,
         "reason": tried.decision.reason,
         "row": _row(study, trial, tried.quality) if trial is not None else None,
+        "samples": samples_data(trial.samples) if trial is not None else {},
         "vs_previous": ratio_data(tried.vs_previous),
         "predicted": None,
         "quality": quality_data(tried.quality),
@@ -211,6 +219,7 @@ def _winner(study: Study) -> Doc | None:
         "config": config_data(winner.config),
         "engine_args": dict(winner.engine_args),
         "row": _row(study, winner, quality),
+        "samples": samples_data(winner.samples),
         "vs_unoptimised": ratio_data(ratios(winner, unoptimised, seed=seed)),
         "vs_engine_default": ratio_data(ratios(winner, default, seed=seed)),
         "quality": data | {"words": quality_words(quality, limit) if quality is not None else ""},

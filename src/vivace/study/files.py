@@ -1,6 +1,6 @@
 """Weights on disk for a configuration, and the documented way to start a tuned one."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class FilesOnDisk:
 @contextmanager
 def start_tuned(
     path: Path, engine: Engine, *, workdir: Path, offline: bool = False, say: Say = lambda _: None
-) -> Iterator[Running]:
+) -> Generator[Running]:
     """The configuration of a `tuned.yaml`, answering at `.url` until the block ends.
 
     `workdir` takes the log and the saved prompt states: the study's own folder starts warm.

@@ -30,7 +30,7 @@ def score(goal: Goal, ratios: Mapping[Metric, Ratio], only: Sequence[Metric] = (
     The interval adds the half-widths in quadrature on the log scale, as for independent metrics.
     `only` narrows it to some metrics. `None` when none of them was measured.
     """
-    wanted = [m for m in SCORED[goal] if m in ratios and (not only or m in only)]
+    wanted: list[Metric] = [m for m in SCORED[goal] if m in ratios and (not only or m in only)]
     if not wanted:
         return None
     gains = [gain(m, ratios[m]) for m in wanted]

@@ -153,21 +153,25 @@ class Study:
 
     def _baselines(self) -> None:
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.
-        self.outcome.unoptimised = self._trial(
-            "unoptimised", UNOPTIMISED, split="validate", quality="reference"
-        )
-        self.outcome.default = self._trial(
-            "engine-default", self.tools.engine.stock(), split="validate", quality="last"
-        )
-        for trial in (self.outcome.unoptimised, self.outcome.default):
-            if trial.status != "ok":
-                raise EngineError(
-                    f"the baseline `{trial.id}` could not be measured: {trial.reason}",
-                    hint="the study's folder `logs/` has the engine's own words",
-                )
-        key = _numerics(self.tools.engine.stock())
+        stock = self.tools.engine.stock()
+        self.outcome.unoptimised = self._baseline("unoptimised", UNOPTIMISED, "reference")
+        self.outcome.default = self._baseline("engine-default", stock, "last")
         if self.outcome.default.quality is not None:
-            self.outcome.qualities[key] = self.outcome.default.quality
+            self.outcome.qualities[_numerics(stock)] = self.outcome.default.quality
+
+    def _baseline(self, name: str, config: ServingConfig, quality: str) -> Finished:
+        trial = self._trial(name, config, split="validate", quality=quality, hold=False)
+        if trial.status == "interrupted":
+            raise EngineError(
+                f"the budget of {self.inputs.budget_s:.0f} s ended before both baselines were measured",
+                hint="this machine needs more: try twice the `--budget`",
+            )
+        if trial.status != "ok":
+            raise EngineError(
+                f"the baseline `{name}` could not be measured: {trial.reason}",
+                hint="the study's folder `logs/` has the engine's own words",
+            )
+        return trial
 
     def _levers(self) -> None:
         plan = self.outcome.plan
@@ -258,7 +262,7 @@ class Study:
             trial=trial,
             quality=quality,
             vs_previous=vs_previous,
-            diff=config.diff(best.config),
+            diff=best.config.diff(config),
         )
 
     def _gate(self, lever: Lever | None, best: Finished) -> Gate:

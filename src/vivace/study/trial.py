@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Literal
 
 from vivace.core import (
+    EngineState,
     MemoryUse,
     QualityResult,
     Record,
@@ -83,7 +84,7 @@ class Measured:
 
 
 class _Ended(Exception):
-    """The trial ends here with the status and reason already noted."""
+    """The trial ends here; its status and reason are noted already."""
 
 
 @dataclass(slots=True)
@@ -164,22 +165,21 @@ class Bench:
     def _loads(self, measured: Measured, running: Running, requests: Iterator[Request]) -> None:
         for level in measured.ask.levels:
             window = SteadyWindow(concurrency=level, min_s=self.window_s)
-            name = f"load-{level}"
+            before = running.state()
             records = self._drive(
-                measured, running, name, requests, concurrency=level, until=window
+                measured, running, f"load-{level}", requests, concurrency=level, until=window
             )
             if window.start_ns is None or window.end_ns is None:
                 raise self._ended(
                     measured, "timeout", f"no steady window at {level} concurrent requests"
                 )
-            slots = running.state().busy_slots_per_step
-            samples = loaded_samples(
+            measured.by_level[level] = loaded_samples(
                 records,
                 window_ns=(window.start_ns, window.end_ns),
+                concurrency=level,
                 slo=self.slo,
-                busy_slots=slots,
+                busy_share=_busy_share(before, running.state()),
             )
-            measured.by_level[level] = samples
         if measured.ask.levels:
             measured.samples = merge(measured.samples, measured.by_level[measured.ask.levels[-1]])
             self._gate(measured, "loaded", ())
@@ -255,3 +255,16 @@ class Bench:
 
 def _shortened(request: Request) -> Request:
     return replace(request, max_tokens=min(request.max_tokens, WARM_TOKENS))
+
+
+def _busy_share(before: EngineState, after: EngineState) -> float | None:
+    """Busy slots per step during the load / slots; `None` where the engine does not count steps."""
+    slots = after.settings.get("slots")
+    if not isinstance(slots, int) or before.steps_total is None or after.steps_total is None:
+        return None
+    steps = after.steps_total - before.steps_total
+    if steps <= 0 or before.busy_slots_per_step is None or after.busy_slots_per_step is None:
+        return None
+    busy = after.busy_slots_per_step * after.steps_total
+    busy -= before.busy_slots_per_step * before.steps_total
+    return busy / steps / slots

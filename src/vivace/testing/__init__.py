@@ -4,6 +4,9 @@
 clock = Clock()
 engine = VirtualEngine(Rules(), clock=clock)
 driver = VirtualDriver(clock, [engine])
+
+with ScriptedServer(Script(slots=4)) as server:
+    ...  # server.url
 ```
 """
 
@@ -13,6 +16,7 @@ from vivace.testing.judge import VirtualJudge
 from vivace.testing.model import EngineModel
 from vivace.testing.rules import Rules, Weights
 from vivace.testing.script import Quirks, Script
+from vivace.testing.serving import ScriptedServer
 from vivace.testing.virtual import Clock, VirtualEngine, VirtualRunning
 
 __all__ = [
@@ -22,6 +26,7 @@ __all__ = [
     "Quirks",
     "Rules",
     "Script",
+    "ScriptedServer",
     "VirtualDriver",
     "VirtualEngine",
     "VirtualJudge",

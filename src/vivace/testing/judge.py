@@ -19,9 +19,13 @@ class VirtualJudge:
         self._half_width = half_width
         self._seconds = seconds
 
-    def learn_reference(self, running: Running) -> None:
-        """Costs the time of scoring once."""
+    def learn_reference(self, running: Running) -> str:
+        """Costs the time of scoring once; there is nothing to remember."""
         self._scripted(running)
+        return ""
+
+    def recall(self, stored: str) -> None:
+        """Nothing was stored."""
 
     def judge(self, running: Running) -> QualityResult:
         """The verdict as `contract.md` defines it."""

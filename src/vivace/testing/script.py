@@ -59,6 +59,8 @@ class Script:
     other_bytes: int = 50_000_000
     #: Relative perplexity increase against the reference.
     quality_loss: float = 0.0
+    #: Half width of a uniform scatter of each token's log-probability around that.
+    quality_spread: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("prefill_tps", "decode_tps", "slots", "context_tokens", "batch_tokens"):

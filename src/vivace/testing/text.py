@@ -9,8 +9,18 @@ import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Protocol
 
-from vivace.core import Message
+
+class Said(Protocol):
+    """A chat message: `vivace.core.Message`, or what came over the wire."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def content(self) -> str: ...
+
 
 Segment = tuple[str, ...]
 Prompt = tuple[Segment, ...]
@@ -40,7 +50,7 @@ def _message(role: str, content: str) -> Segment:
     return (f"<|{role}|>", *tokenize(content))
 
 
-def chat_prompt(messages: Sequence[Message]) -> Prompt:
+def chat_prompt(messages: Sequence[Said]) -> Prompt:
     """One tag and the words of each message, then the tag that opens the answer."""
     return (*(_message(m.role, m.content) for m in messages), _ANSWER_TAG)
 
@@ -50,7 +60,7 @@ def text_prompt(text: str) -> Prompt:
     return (tokenize(text),)
 
 
-def render(messages: Sequence[Message]) -> str:
+def render(messages: Sequence[Said]) -> str:
     """The chat as text; its tokens are those of `chat_prompt`."""
     return "\n".join(detokenize(segment) for segment in chat_prompt(messages))
 

@@ -82,7 +82,7 @@ class VirtualRunning:
         self._clock.advance(RESTORE_S * script.slots)
 
     def state(self) -> EngineState:
-        """As llama.cpp counts: `prompt_tokens_total` are those computed, without the cached."""
+        """Counters and settings now; cached tokens are part of the prompt tokens."""
         model, totals, script = self.model, self.model.counters, self.script
         kv_tokens = model.kv_tokens()
         return EngineState(
@@ -91,10 +91,11 @@ class VirtualRunning:
             waiting=model.waiting,
             kv_usage=kv_tokens / (script.slots * script.context_tokens),
             kv_tokens=kv_tokens,
-            prompt_tokens_total=float(totals.prompt_tokens),
+            prompt_tokens_total=float(totals.prompt_tokens + totals.cached_tokens),
             cached_tokens_total=float(totals.cached_tokens),
             output_tokens_total=float(model.output_tokens()),
             busy_slots_per_step=totals.busy_slots / totals.steps if totals.steps else None,
+            steps_total=float(totals.steps),
             settings={"slots": script.slots, "context_tokens": script.context_tokens},
         )
 

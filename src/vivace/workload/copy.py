@@ -32,7 +32,7 @@ def make_copy(*, seed: int) -> Workload:
         requests_tune=_requests("tune", seed=seed, prefix=example),
         requests_validate=_requests("validate", seed=seed, prefix=example),
         prefixes=(example,),
-        max_request_tokens_hint=768,
+        max_request_tokens_hint=1_024,
     )
 
 
@@ -53,13 +53,13 @@ def _requests(split: Split, *, seed: int, prefix: tuple[Message, ...]) -> tuple[
 
 
 def _example() -> tuple[Message, ...]:
-    # A worked example: without one a small model explains the change instead of making it.
-    question, answer = _order(random.Random("copy/example"))
-    return (
-        SYSTEM,
-        Message(role="user", content=question),
-        Message(role="assistant", content=answer),
-    )
+    # Worked examples: without them a small model explains the change instead of making it.
+    messages = [SYSTEM]
+    for make in (_order, _code):
+        question, answer = make(random.Random("copy/example"))
+        messages.append(Message(role="user", content=question))
+        messages.append(Message(role="assistant", content=answer))
+    return tuple(messages)
 
 
 def _order(rng: random.Random) -> tuple[str, str]:
@@ -81,21 +81,21 @@ def _order(rng: random.Random) -> tuple[str, str]:
 
 
 def _settings(rng: random.Random) -> tuple[str, str]:
-    """A service's settings; one value changes."""
-    old, new = rng.sample(range(1_000, 9_000), 2)
+    """A service's settings; one key gets another name."""
     hosts = rng.sample(_CITIES, 3)
-    settings = {
-        "service": rng.choice(_GOODS),
-        "owner": rng.choice(_NAMES),
-        "port": old,
-        "retries": rng.randint(1, 9),
-        "replicas": [
-            {"host": f"{host.lower()}.example.com", "weight": rng.randint(1, 90)} for host in hosts
-        ],
-        "logging": {"level": "info", "rotate": True, "keep_days": rng.randint(2, 60)},
-    }
-    text = _json(settings)
-    return _task(f"change the port to {new}", text, _json(settings | {"port": new}))
+    text = _json(
+        {
+            "service": rng.choice(_GOODS),
+            "owner": rng.choice(_NAMES),
+            "port": rng.randint(1_000, 9_000),
+            "retries": rng.randint(1, 9),
+            "replicas": [
+                {"host": f"{h.lower()}.example.com", "weight": rng.randint(1, 90)} for h in hosts
+            ],
+            "logging": {"level": "info", "rotate": True, "keep_days": rng.randint(2, 60)},
+        }
+    )
+    return _task("rename the key `owner` to `team`", text, text.replace('"owner"', '"team"'))
 
 
 def _code(rng: random.Random) -> tuple[str, str]:
