@@ -158,10 +158,10 @@ def has_venv():
 def install_pip(env):
     """Put the locked pip into an environment that has none, with the pip of this Python."""
     text = (ROOT / RUN_LOCK).read_text(encoding="utf-8")
-    block = re.search(r"^pip==.*(?:\\\n.*)+", text, re.MULTILINE)
+    block = "\n".join(re.findall(r"^pip==.*(?:\\\n.*)+", text, re.MULTILINE))
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder) / "pip.lock"
-        lock.write_text(block.group(0) + "\n", encoding="utf-8")
+        lock.write_text(block + "\n", encoding="utf-8")
         pip = [sys.executable, "-m", "pip", "--python", str(env_python(env)), "install"]
         run(
             [*pip, "--require-hashes", "-r", str(lock)],
@@ -287,7 +287,7 @@ def start(argv):
         )
     use_supported_python(argv, sys.version_info[:2])
     if not argv or argv[0] in ("-h", "--help"):
-        (sys.stdout if argv else sys.stderr).write(__doc__)
+        (sys.stdout if argv else sys.stderr).write(__doc__ or "")
         return 0 if argv else 2
     env = Path(os.environ.get("VIVACE_VENV") or ROOT / ".venv").expanduser().absolute()
     try:

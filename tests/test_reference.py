@@ -55,6 +55,8 @@ def test_options_of_every_verb_are_listed_with_their_defaults(
     verb.add_argument("--budget", default="8m", metavar="TIME", help="100%% of it [%(default)s]")
     verb.add_argument("--goal", choices=("latency", "memory"), default="memory")
     verb.add_argument("--fresh", action="store_true", help="again")
+    verb.add_argument("--seed", type=int, default=0, metavar="N")
+    verb.add_argument("--slo", default="", metavar="LIST")
     cli = SimpleNamespace(build_parser=lambda: parser)
     monkeypatch.setattr(module.importlib, "import_module", lambda name: cli)
     text = module.pages()["cli.md"]
@@ -63,6 +65,8 @@ def test_options_of_every_verb_are_listed_with_their_defaults(
     assert "| `--budget TIME` | `8m` | 100% of it |" in text
     assert "| `--goal latency\\|memory` | `memory` |  |" in text
     assert "| `--fresh` |  | again |" in text
+    assert "| `--seed N` | `0` |  |" in text
+    assert "| `--slo LIST` |  |  |" in text
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda p: p.name)

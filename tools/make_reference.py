@@ -151,22 +151,26 @@ def cli() -> str | None:
     text = f"# Command line\n\n{parser.description or ''}\n"
     groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     for group in groups:
+        helps = {a.dest: a.help for a in group._choices_actions}
         for verb, sub in group.choices.items():
             rows = [option(action) for action in sub._actions if action.help != argparse.SUPPRESS]
-            text += f"\n## `vivace {verb}`\n\n{sub.description or ''}\n\n"
+            text += f"\n## `vivace {verb}`\n\n{sub.description or helps.get(verb) or ''}\n\n"
             text += table(["option", "default", "meaning"], rows)
     return text
 
 
 def option(action: argparse.Action) -> list[str]:
-    value = "|".join(map(str, action.choices)) if action.choices else action.metavar or ""
-    takes = value if action.nargs != 0 and isinstance(value, str) else ""
-    names = ", ".join(action.option_strings) or action.metavar or action.dest
-    shown = "" if action.default in (None, False, argparse.SUPPRESS) else f"`{action.default}`"
-    name = f"{names} {takes}".strip() if action.option_strings else str(names)
+    """One row: the option and what it takes, its default, its help."""
+    takes = "|".join(map(str, action.choices or ())) or str(action.metavar or "")
+    if action.option_strings:
+        name = " ".join((", ".join(action.option_strings), takes)).strip()
+    else:
+        name = takes or action.dest
+    # By identity: 0 is a default worth showing.
+    hidden = any(action.default is none for none in (None, False, "", argparse.SUPPRESS))
     # The default has a column of its own.
     words = (action.help or "").replace(" [%(default)s]", "").replace("%%", "%")
-    return [f"`{name}`", shown, words]
+    return [f"`{name}`", "" if hidden else f"`{action.default}`", words]
 
 
 PAGES: dict[str, Callable[[], str | None]] = {

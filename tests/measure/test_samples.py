@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measure.build import record
 
+from measure.build import record
 from vivace.core import Record
 from vivace.errors import ConfigError
 from vivace.measure.samples import Samples, loaded_samples, merge, single_samples
@@ -15,7 +15,10 @@ MS = 1_000_000
 
 
 def loaded(
-    *records: Record, window: tuple[float, float] = (1000, 3000), concurrency: int = 1, **rest: float
+    *records: Record,
+    window: tuple[float, float] = (1000, 3000),
+    concurrency: int = 1,
+    **rest: float,
 ):
     ends = (round(window[0] * MS), round(window[1] * MS))
     return loaded_samples(
@@ -285,5 +288,7 @@ def test_merged_parts_join_samples_and_add_counts():
 
 
 def test_samples_come_back_from_json():
-    samples = loaded(record(pieces=[1500, 2000], tokens=2), record(sent=2000, end=3500, status="cancelled"))
+    samples = loaded(
+        record(pieces=[1500, 2000], tokens=2), record(sent=2000, end=3500, status="cancelled")
+    )
     assert msgspec.json.decode(msgspec.json.encode(samples), type=Samples) == samples

@@ -1,6 +1,6 @@
 import pytest
-from measure.build import record
 
+from measure.build import record
 from vivace.errors import ConfigError
 from vivace.measure.slo import HINT, Objective, Slo, parse_slo
 

@@ -27,6 +27,12 @@ def test_a_lone_request_takes_its_prompt_and_then_its_tokens():
     assert (record.status, record.finish_reason) == ("ok", "length")
 
 
+def test_a_step_with_prompt_tokens_can_cost_a_fixed_time():
+    script = replace(PLAIN, prompt_step_s=0.08, batch_tokens=60)
+    (record,) = Bench(script).ask(request(100, "a"))
+    assert (record.ttft_ms, record.tpot_ms) == (260.0, 20.0)  # two steps for 100 tokens
+
+
 def test_one_at_a_time_requests_do_not_wait_for_each_other():
     records = Bench(PLAIN).ask(request(100, "a"), request(50, "b"), request(200, "c"))
     assert ttfts(records) == [100.0, 50.0, 200.0]

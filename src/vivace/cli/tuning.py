@@ -34,8 +34,10 @@ from vivace.study.document import study_document
 from vivace.study.files import FilesOnDisk
 from vivace.study.inputs import Inputs
 from vivace.study.judging import EngineJudge
+from vivace.study.lab import Lab
+from vivace.study.pace import Pace
 from vivace.study.ports import Say, Tools
-from vivace.study.run import Study
+from vivace.study.run import run_study
 from vivace.study.store import Store
 from vivace.study.tuned import tuned_of, write_tuned
 from vivace.workload import make_workload
@@ -128,54 +130,54 @@ def tune(request: Request, *, say: Say, confirm: Callable[[str], bool]) -> Resul
                 workdir=folder,
                 say=say,
             )
-            study = Study(
-                inputs,
-                tools,
-                store,
-                all_levers(),
+            lab = Lab(
+                inputs=inputs,
+                tools=tools,
+                store=store,
                 slo=slo,
                 window_s=request.window_s,
                 today=_now,
+                pace=Pace(window_s=request.window_s),
             )
-            return _run(study, request, model, hardware, store)
+            return _run(lab, request, model, hardware)
         finally:
             store.close()
 
 
-def _run(study: Study, request: Request, model: Model, hardware: Hardware, store: Store) -> Result:
-    about = _about(request, study, model, hardware)
+def _run(lab: Lab, request: Request, model: Model, hardware: Hardware) -> Result:
+    about = _about(request, lab, model, hardware)
     state = "finished"
     try:
-        study.run()
+        run_study(lab, all_levers())
     except KeyboardInterrupt:
         state = "interrupted"
-        if study.outcome.default is None:
+        if lab.outcome.default is None:
             raise
-    document = study_document(study, about=about, state=state)
+    document = study_document(lab, about=about, state=state)
     document["headline"] = headline(document)
-    files = write_reports(document, store.folder)
-    winner = study.outcome.winner
+    files = write_reports(document, lab.store.folder)
+    winner = lab.outcome.winner
     if winner is not None:
         tuned = tuned_of(
             config=winner.config,
             model_source=model.source,
             sha256=model.sha256,
             engine_args=winner.engine_args,
-            prefixes=study.tools.workload.prefixes,
-            made_by={"study": store.folder.name, "vivace": __version__, **_versions()},
+            prefixes=lab.tools.workload.prefixes,
+            made_by={"study": lab.store.folder.name, "vivace": __version__, **_versions()},
         )
-        write_tuned(store.folder / "tuned.yaml", tuned)
+        write_tuned(lab.store.folder / "tuned.yaml", tuned)
         files = {**files, "tuned": "tuned.yaml"}
     if state == "finished":
-        store.note("finished", _now())
-    study.tools.say(f"written to {store.folder}: {', '.join(sorted(files.values()))}")
+        lab.store.note("finished", _now())
+    lab.tools.say(f"written to {lab.store.folder}: {', '.join(sorted(files.values()))}")
     code = INTERRUPTED if state == "interrupted" else _code(document)
-    return Result(document=document, exit_code=code, folder=store.folder)
+    return Result(document=document, exit_code=code, folder=lab.store.folder)
 
 
-def _about(request: Request, study: Study, model: Model, hardware: Hardware) -> dict[str, object]:
+def _about(request: Request, lab: Lab, model: Model, hardware: Hardware) -> dict[str, object]:
     return {
-        "name": study.store.folder.name,
+        "name": lab.store.folder.name,
         "created": _now(),
         "command": request.command,
         "versions": {"vivace": __version__, **_versions()},
@@ -187,7 +189,7 @@ def _about(request: Request, study: Study, model: Model, hardware: Hardware) -> 
             "shape": msgspec.to_builtins(replace(model.shape, chat_template=None, widths={})),
         },
         "hardware": msgspec.to_builtins(hardware),
-        "workload": study.tools.workload.describe(),
+        "workload": lab.tools.workload.describe(),
         "notes": [_reference_name(model)] if model.shape.weight_type != "F16" else [],
     }
 

@@ -24,7 +24,7 @@ def piece_tokens(record: Record, *, usual: float = 1.0) -> list[float]:
     """
     counts = [p.tokens for p in record.pieces if p.tokens is not None]
     pieces = len(record.pieces)
-    if counts and len(counts) == pieces:
+    if len(counts) == pieces:
         return [float(b - a) for a, b in pairwise([0, *counts])]
     total = record.output_tokens
     return [usual if total is None else total / pieces] * pieces

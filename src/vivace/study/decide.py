@@ -48,14 +48,14 @@ def ratio_words(ratio: Ratio) -> str:
 
 
 def early_end(
-    about: About,
+    about: About | None,
     limits: Limits,
     *,
     vs_previous: Mapping[Metric, Ratio],
     previous_fits: bool,
 ) -> str:
     """Why a trial need not go on after its single phase; empty when it must."""
-    if about.shows_in != "single" or not previous_fits or limits.goal == "memory":
+    if about is None or about.shows_in != "single" or not previous_fits or limits.goal == "memory":
         return ""
     single = score(limits.goal, vs_previous, SINGLE)
     if single is None or single.lo > 1:

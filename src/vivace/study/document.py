@@ -9,7 +9,8 @@ from vivace.core import METRICS, Estimate, Metric, QualityResult, Ratio, Row, Se
 from vivace.measure.samples import Samples
 from vivace.study.decide import quality_words
 from vivace.study.finished import Finished, ratios
-from vivace.study.run import Outcome, Study, Tried
+from vivace.study.lab import Lab
+from vivace.study.outcome import Outcome, Tried
 
 Doc = dict[str, Any]
 ESTIMATES = (
@@ -24,11 +25,11 @@ ESTIMATES = (
 )
 
 
-def study_document(study: Study, *, about: Mapping[str, object], state: str) -> Doc:
+def study_document(lab: Lab, *, about: Mapping[str, object], state: str) -> Doc:
     """The whole document. `about` has model, hardware, workload, versions, command, created, name."""
-    outcome, inputs = study.outcome, study.inputs
+    outcome, inputs = lab.outcome, lab.inputs
     default = outcome.default
-    engine = study.tools.engine.name
+    engine = lab.tools.engine.name
     return {
         "schema": "vivace.study/1",
         **about,
@@ -45,18 +46,18 @@ def study_document(study: Study, *, about: Mapping[str, object], state: str) -> 
         "elapsed_s": round(outcome.elapsed_s, 1),
         "plan": _plan(outcome),
         "baselines": {
-            "unoptimised": _baseline(study, outcome.unoptimised),
-            "engine_defaults": {engine: _baseline(study, default)} if default is not None else {},
+            "unoptimised": _baseline(lab, outcome.unoptimised),
+            "engine_defaults": {engine: _baseline(lab, default)} if default is not None else {},
         },
         "best_default": engine if default is not None else None,
         "noise_band": {},
         "diagnosis": [],
-        "ablation": [_tried(study, t) for t in outcome.ablation],
+        "ablation": [_tried(lab, t) for t in outcome.ablation],
         "leave_one_out": [],
-        "winner": _winner(study),
+        "winner": _winner(lab),
         "improved": outcome.improved,
         "meets_constraints": outcome.meets,
-        "nearest_miss": nearest_miss(study),
+        "nearest_miss": nearest_miss(lab),
         "trials": [_trial(t) for t in outcome.trials],
         "warnings": [{"code": c, "message": m} for c, m in outcome.warnings],
         "files": {},
@@ -122,9 +123,9 @@ def config_data(config: ServingConfig) -> Doc:
     return {k: v for k, v in msgspec.to_builtins(config).items() if v is not None}
 
 
-def nearest_miss(study: Study) -> Doc | None:
+def nearest_miss(lab: Lab) -> Doc | None:
     """Where nothing meets the constraints: what came closest, and by how much it misses."""
-    outcome, limit = study.outcome, study.inputs.max_memory
+    outcome, limit = lab.outcome, lab.inputs.max_memory
     if outcome.meets or limit is None:
         return None
     read = [t for t in outcome.trials if t.status == "ok" and t.memory is not None]
@@ -159,17 +160,17 @@ def quality_data(quality: QualityResult | None) -> Doc | None:
     }
 
 
-def _row(study: Study, trial: Finished, quality: QualityResult | None) -> Doc:
-    is_reference = study.outcome.unoptimised is not None and quality is None
+def _row(lab: Lab, trial: Finished, quality: QualityResult | None) -> Doc:
+    is_reference = lab.outcome.unoptimised is not None and quality is None
     known = 0.0 if is_reference and trial.config.weights == "F16" else None
     loss = quality.loss if quality is not None else known
-    return row_data(trial.row(seed=study.inputs.seed, quality_loss=loss))
+    return row_data(trial.row(seed=lab.inputs.seed, quality_loss=loss))
 
 
-def _baseline(study: Study, trial: Finished | None) -> Doc | None:
+def _baseline(lab: Lab, trial: Finished | None) -> Doc | None:
     if trial is None:
         return None
-    data = _row(study, trial, study.quality_of(trial.config))
+    data = _row(lab, trial, lab.quality_of(trial.config))
     return data | {
         "config": config_data(trial.config),
         "engine_args": dict(trial.engine_args),
@@ -177,8 +178,8 @@ def _baseline(study: Study, trial: Finished | None) -> Doc | None:
     }
 
 
-def _tried(study: Study, tried: Tried) -> Doc:
-    about = tried.about.about if tried.about is not None else None
+def _tried(lab: Lab, tried: Tried) -> Doc:
+    about = tried.lever.about if tried.lever is not None else None
     trial = tried.trial
     return {
         "lever": tried.option.lever,
@@ -192,7 +193,7 @@ def _tried(study: Study, tried: Tried) -> Doc:
         },
         "status": tried.decision.status,
         "reason": tried.decision.reason,
-        "row": _row(study, trial, tried.quality) if trial is not None else None,
+        "row": _row(lab, trial, tried.quality) if trial is not None else None,
         "samples": samples_data(trial.samples) if trial is not None else {},
         "vs_previous": ratio_data(tried.vs_previous),
         "predicted": None,
@@ -201,24 +202,24 @@ def _tried(study: Study, tried: Tried) -> Doc:
     }
 
 
-def _winner(study: Study) -> Doc | None:
-    outcome = study.outcome
+def _winner(lab: Lab) -> Doc | None:
+    outcome = lab.outcome
     winner, default, unoptimised = outcome.winner, outcome.default, outcome.unoptimised
     if winner is None or default is None or unoptimised is None:
         return None
-    quality, seed = outcome.winner_quality, study.inputs.seed
-    limit = study.inputs.max_quality_loss
+    quality, seed = outcome.winner_quality, lab.inputs.seed
+    limit = lab.inputs.max_quality_loss
     data = quality_data(quality) or {
         "loss": 0.0,
         "ci95": [0.0, 0.0],
         "verdict": "pass",
         "basis": "these are the reference's own weights and arithmetic",
-        "reference": study.tools.judge.reference_name,
+        "reference": lab.tools.judge.reference_name,
     }
     return {
         "config": config_data(winner.config),
         "engine_args": dict(winner.engine_args),
-        "row": _row(study, winner, quality),
+        "row": _row(lab, winner, quality),
         "samples": samples_data(winner.samples),
         "vs_unoptimised": ratio_data(ratios(winner, unoptimised, seed=seed)),
         "vs_engine_default": ratio_data(ratios(winner, default, seed=seed)),

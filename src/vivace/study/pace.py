@@ -15,13 +15,13 @@ WARM_TOKENS = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
-    """Speeds of this machine and the sizes of the workload's typical request, in tokens."""
+    """Speeds of this machine and sizes of a typical request; the defaults are guesses until measured."""
 
-    prefill_tps: float
-    decode_tps: float
-    prompt_tokens: int
-    output_tokens: int
     window_s: float
+    prefill_tps: float = 200.0
+    decode_tps: float = 40.0
+    prompt_tokens: int = 1000
+    output_tokens: int = 64
     new_tokens: int = 24
 
     def request_s(self, *, cached: bool) -> float:

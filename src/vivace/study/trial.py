@@ -38,6 +38,8 @@ LOADED = (
 EVERYTHING = ("ttft_cold_ms", "ttft_p50_ms", "tps_single", *LOADED)
 
 Split = Literal["tune", "validate"]
+#: When the quality is scored; `reference` learns what the others are compared with.
+QualityPart = Literal["no", "first", "last", "reference"]
 Phase = Literal["single", "loaded", "quality"]
 #: Called after each phase; a reason ends the trial there.
 Gate = Callable[["Measured", Phase], str]
@@ -57,7 +59,7 @@ class Ask:
     split: Split = "tune"
     singles: int = 6
     levels: tuple[int, ...] = (16,)
-    quality: Literal["no", "first", "last", "reference"] = "no"
+    quality: QualityPart = "no"
     gate: Gate = always
     #: On the driver's clock; the trial gives up what it has not measured by then.
     deadline_ns: int | None = None

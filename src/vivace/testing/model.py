@@ -187,23 +187,29 @@ class EngineModel:
         self._admit()
         if self.dead or self.hung or not (self._prefilling or self._decoding):
             return
-        budget = self.script.batch_tokens
-        prefill = 0.0
-        self._chunks = []
-        for job in self._prefilling:
-            take = min(job.pending_tokens, budget)
-            self._chunks.append((job, take))
-            prefill += take * job.factor
-            budget -= take
-            if not budget:
-                break
         decoding = self._decoding
         decode_s = self.script.decode_step_s(len(decoding))
         if decoding and self.script.noise_sigma:
             decode_s *= sum(j.factor for j in decoding) / len(decoding)
-        prefill_ns = round(prefill / self.script.prefill_tps * 1e9)
-        self._step_ns = max(1, prefill_ns + round(decode_s * 1e9))
+        self._step_ns = max(1, round(self._take_chunks() * 1e9) + round(decode_s * 1e9))
         self._end_ns = self.now_ns + self._step_ns
+
+    def _take_chunks(self) -> float:
+        """Fills the step with prompt tokens, first come first served; seconds that they take."""
+        self._chunks = []
+        if not self._prefilling:
+            return 0.0
+        budget = self.script.batch_tokens
+        tokens = 0.0
+        for job in self._prefilling:
+            take = min(job.pending_tokens, budget)
+            self._chunks.append((job, take))
+            tokens += take * job.factor
+            budget -= take
+            if not budget:
+                break
+        fixed_s = self.script.prompt_step_s * self._prefilling[0].factor
+        return fixed_s + tokens / self.script.prefill_tps
 
     def _admit(self) -> None:
         if not self._free or (not self.script.continuous and self.running):

@@ -37,7 +37,9 @@ class Rules:
 
     #: F16, flash attention on, all cores, no speculation.
     base: Script = field(
-        default_factory=lambda: Script(prefill_tps=250.0, decode_tps=45.0, batch_cost=0.2)
+        default_factory=lambda: Script(
+            prefill_tps=250.0, prompt_step_s=0.08, decode_tps=45.0, batch_cost=0.2
+        )
     )
     weights: Mapping[str, Weights] = field(default_factory=_weights)
     stock_slots: int = 4
@@ -70,6 +72,7 @@ class Rules:
         script = replace(
             self.base,
             prefill_tps=prefill,
+            prompt_step_s=self.base.prompt_step_s * self.base.prefill_tps / prefill,
             decode_tps=decode,
             slots=config.slots or self.stock_slots,
             context_tokens=config.context_tokens or self.stock_context_tokens,

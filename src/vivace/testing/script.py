@@ -16,13 +16,16 @@ class Script:
 
     The engine computes in steps. A step takes up to `batch_tokens` prompt tokens of the requests
     that still have some (first come, first served) and one token for each slot that decodes; it
-    lasts `prompt tokens / prefill_tps + (1 + batch_cost * (width - 1) + draft_cost) / decode_tps`,
-    the second part only when something decodes. `width` is the decoding slots, each counted
-    `1 + drafted_per_step` times. The step that ends a prompt also gives its first token, so one
-    request alone has TTFT = prompt / prefill_tps and TPOT = 1 / decode_tps.
+    lasts `prompt_step_s + prompt tokens / prefill_tps` when it has prompt tokens, and in addition
+    `(1 + batch_cost * (width - 1) + draft_cost) / decode_tps` when something decodes. `width` is
+    the decoding slots, each counted `1 + drafted_per_step` times. The step that ends a prompt also
+    gives its first token, so one request alone has TTFT = prompt_step_s + prompt / prefill_tps and
+    TPOT = 1 / decode_tps.
     """
 
     prefill_tps: float = 1000.0
+    #: What a step with prompt tokens costs however few they are.
+    prompt_step_s: float = 0.0
     decode_tps: float = 50.0
     #: What each further sequence adds to a decode step; 0 batches for free, 1 gains nothing.
     batch_cost: float = 0.1

@@ -1,0 +1,129 @@
+"""One lever after another on top of the best so far: kept, rejected, or why it was not tried."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vivace.core import AblationStatus, ServingConfig
+from vivace.levers.base import Lever, Option
+from vivace.study.decide import Decision, decide, early_end
+from vivace.study.finished import Finished, finish, ratios
+from vivace.study.goal import score
+from vivace.study.lab import UNOPTIMISED, Lab, numerics
+from vivace.study.outcome import Tried
+from vivace.study.plan import BUNDLE, Plan
+from vivace.study.trial import Gate, Measured, Phase, QualityPart
+
+
+def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
+    """Try what the plan has chosen, then what there is time left for; the best configuration."""
+    best = lab.unoptimised
+    if plan.bundled:
+        best = _keep(lab, best, _bundle(lab, levers, best))
+    later: list[tuple[Lever, str]] = []
+    for lever in levers:
+        for option in _options(lab, lever, best):
+            if plan.chooses(option.lever) or option.impossible:
+                best = _keep(lab, best, _try(lab, lever, option, best))
+            elif not (plan.bundled and option.lever in BUNDLE):
+                later.append((lever, option.lever))
+    for lever, name in sorted(later, key=lambda pair: pair[0].about.priority):
+        for option in _options(lab, lever, best):
+            if option.lever == name:
+                best = _keep(lab, best, _try(lab, lever, option, best))
+    return best
+
+
+def _keep(lab: Lab, best: Finished, tried: Tried) -> Finished:
+    lab.outcome.ablation.append(tried)
+    lab.tools.say(f"{tried.option.title}: {tried.decision.status}, {tried.decision.reason}")
+    kept = tried.decision.status == "kept" and tried.trial is not None
+    return tried.trial if kept and tried.trial is not None else best
+
+
+def _bundle(lab: Lab, levers: Sequence[Lever], best: Finished) -> Tried:
+    config = best.config
+    for lever in levers:
+        for option in _options(lab, lever, replace(best, config=config)):
+            if option.lever in BUNDLE and not option.impossible:
+                config = option.apply(config)
+    change = {name: pair[1] for name, pair in best.config.diff(config).items()}
+    option = Option(
+        lever="bundle", title="Prefix cache, weights as shipped, warm slots", change=change
+    )
+    return _try(lab, None, option, best)
+
+
+def _options(lab: Lab, lever: Lever, best: Finished) -> Sequence[Option]:
+    engine, about = lab.tools.engine, lever.about
+    if about.needs <= engine.supports:
+        return lever.options(best.config, lab.situation(best))
+    missing = ", ".join(sorted(about.needs - engine.supports))
+    title = about.name.replace("_", " ").capitalize()
+    words = f"{engine.name} cannot set {missing}"
+    return (Option(lever=about.name, title=title, change={}, impossible=words),)
+
+
+def _try(lab: Lab, lever: Lever | None, option: Option, best: Finished) -> Tried:
+    if option.impossible:
+        return _untried(lever, option, best, "infeasible", option.impossible)
+    config = option.apply(best.config)
+    quality = _quality_part(lab, config, best.config)
+    seconds = lab.pace.trial_s(config, loaded=False, quality=quality == "first")
+    if lab.left_s() < seconds:
+        words = f"the budget has no room for it: about {seconds:.0f} s"
+        return _untried(lever, option, best, "not_tried", words)
+    trial = lab.trial(option.lever, config, quality=quality, gate=_gate(lab, lever, best))
+    vs_previous = ratios(trial, best, seed=lab.inputs.seed)
+    decision = decide(
+        trial,
+        best,
+        lab.limits,
+        quality=lab.quality_of(config),
+        vs_previous=vs_previous,
+        vs_default=ratios(trial, lab.default, seed=lab.inputs.seed),
+    )
+    return Tried(
+        lever=lever,
+        option=option,
+        config=config,
+        decision=decision,
+        trial=trial,
+        quality=lab.quality_of(config),
+        vs_previous=vs_previous,
+        diff=best.config.diff(config),
+    )
+
+
+def _untried(
+    lever: Lever | None, option: Option, best: Finished, status: AblationStatus, reason: str
+) -> Tried:
+    decision = Decision(status=status, reason=reason)
+    return Tried(lever=lever, option=option, config=best.config, decision=decision)
+
+
+def _quality_part(lab: Lab, config: ServingConfig, previous: ServingConfig) -> QualityPart:
+    """Known numerics need no second scoring; other weights are scored before their speed."""
+    if numerics(config) == numerics(UNOPTIMISED) or lab.quality_of(config) is not None:
+        return "no"
+    return "first" if config.weights != previous.weights else "last"
+
+
+def _gate(lab: Lab, lever: Lever | None, best: Finished) -> Gate:
+    """Ends a trial whose outcome is settled, so that the budget goes to the others."""
+    limits, seed = lab.limits, lab.inputs.seed
+    fits = limits.memory_fits(best)
+
+    def gate(measured: Measured, phase: Phase) -> str:
+        if phase == "quality":
+            failed = measured.quality is not None and measured.quality.verdict == "fail"
+            return "the quality failed already" if failed else ""
+        so_far = finish(measured, level=lab.inputs.level, measured_at="")
+        vs_previous = ratios(so_far, best, seed=seed)
+        if phase == "single":
+            about = lever.about if lever is not None else None
+            return early_end(about, limits, vs_previous=vs_previous, previous_fits=fits)
+        total = score(limits.goal, vs_previous)
+        lost = total is not None and total.hi < 1
+        return "a loss under load" if lost and fits and limits.goal != "memory" else ""
+
+    return gate

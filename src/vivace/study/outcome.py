@@ -1,0 +1,41 @@
+"""What a study has found so far; what is missing was not reached."""
+
+from dataclasses import dataclass, field
+
+from vivace.core import Metric, QualityResult, Ratio, ServingConfig
+from vivace.levers.base import Lever, Option
+from vivace.study.decide import Decision
+from vivace.study.finished import Finished
+from vivace.study.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tried:
+    """One line of the ablation table. `lever` is `None` for several levers at once."""
+
+    lever: Lever | None
+    option: Option
+    config: ServingConfig
+    decision: Decision
+    trial: Finished | None = None
+    quality: QualityResult | None = None
+    vs_previous: dict[Metric, Ratio] = field(default_factory=dict[Metric, Ratio])
+    diff: dict[str, tuple[object, object]] = field(default_factory=dict[str, tuple[object, object]])
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything a study found; what is missing was not reached."""
+
+    plan: Plan | None = None
+    unoptimised: Finished | None = None
+    default: Finished | None = None
+    ablation: list[Tried] = field(default_factory=list[Tried])
+    winner: Finished | None = None
+    winner_quality: QualityResult | None = None
+    improved: bool = False
+    meets: bool = False
+    qualities: dict[str, QualityResult] = field(default_factory=dict[str, QualityResult])
+    warnings: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    trials: list[Finished] = field(default_factory=list[Finished])
+    elapsed_s: float = 0.0
