@@ -1,5 +1,6 @@
 """llama.cpp itself with the default model: `pytest -m engine`."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -200,7 +201,11 @@ def test_a_draft_model_drafts(real_files: ModelFiles, tmp_path: Path) -> None:
     )
     with LlamaCpp().start(files, config, workdir=tmp_path, timeout_s=PATIENCE_S) as running:
         assert (ask(running, "Nights?", max_tokens=16).draft_n or 0) > 0
-        assert running.memory().weights == 2 * real_files.shape.tensor_bytes
+        use = running.memory()
+        held = sum(s.n_prompt_tokens or 0 for s in get_json(running.url, "/slots", list[Slot]))
+        # A second f16 cache for the draft; the one file is mapped twice and resident once.
+        assert use.kv == held * 2 * real_files.shape.kv_bytes_per_token()
+        assert use.weights > real_files.shape.tensor_bytes
 
 
 def test_a_killed_engine_is_named_and_stop_leaves_nothing(
@@ -234,24 +239,25 @@ def test_a_bad_model_file_is_a_failed_start_with_the_engines_words(
             data = source.read(40_000_000)
         path.write_bytes(data if kind == "cut" else b"GARBAGE" + data[7:])
     files = replace(real_files, path=path)
+    before = psutil.Process().children()
     with pytest.raises(EngineStartError) as told:
         LlamaCpp().start(files, ServingConfig(), workdir=tmp_path, timeout_s=PATIENCE_S)
     words = {"cut": "not within the file bounds", "corrupt": "magic", "missing": "No such file"}
     assert told.value.outcome == "crashed"
     assert words[kind] in told.value.last_words
     assert words[kind] in str(told.value)
-    assert psutil.Process().children() == []
+    assert psutil.Process().children() == before
 
 
 def test_a_cache_that_no_memory_can_hold_is_out_of_memory(
     real_files: ModelFiles, tmp_path: Path
 ) -> None:
-    huge = replace(real_files, shape=replace(real_files.shape, context=10**9))
-    config = ServingConfig(slots=1, context_tokens=10**9)
+    huge = replace(real_files, shape=replace(real_files.shape, context=20_000_000))
+    config = ServingConfig(slots=1, context_tokens=20_000_000)
     with pytest.raises(EngineStartError) as told:
         LlamaCpp().start(huge, config, workdir=tmp_path, timeout_s=PATIENCE_S)
     assert told.value.outcome == "oom"
-    assert "llocate" in told.value.last_words
+    assert "bad_alloc" in told.value.last_words or "allocate" in told.value.last_words
 
 
 PARENT = """
@@ -277,8 +283,6 @@ def test_a_killed_parent_takes_the_engine_along(real_files: ModelFiles, tmp_path
         assert psutil.Process(engine).is_running()
         parent.kill()
         parent.wait()
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(engine).wait(timeout=60)
-    except psutil.NoSuchProcess:
-        pass
     assert not psutil.pid_exists(engine)

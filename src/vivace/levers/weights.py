@@ -33,7 +33,7 @@ class Weights:
                 )
             )
         for name, reason in situation.weight_types.items():
-            if name in (source, config.weights, "F16"):
+            if name in (source, "source", config.weights, "F16"):
                 continue
             found.append(
                 Option(

@@ -15,6 +15,7 @@ from vivace.measure.bootstrap import (
 )
 from vivace.measure.estimate import lower_bound_reason
 from vivace.measure.metrics import definition
+from vivace.measure.paired import paired_interval, paired_logs
 from vivace.measure.percentile import Array
 from vivace.measure.samples import Samples
 from vivace.measure.statistic import Statistic
@@ -31,10 +32,15 @@ def compare(
 ) -> Ratio | None:
     """Candidate / reference of one metric; `None` when either was not measured or is zero.
 
-    Both sides are resampled independently of each other.
+    Requests that both answered alone are compared pair by pair; else both sides are resampled
+    independently of each other.
     """
     if metric == "memory_bytes":
         return _compare_memory(candidate_memory, reference_memory)
+    pairs = paired_logs(candidate, reference, metric)
+    if pairs is not None:
+        ratio, lo, hi = paired_interval(pairs)
+        return Ratio(ratio=ratio, lo=lo, hi=hi, proven=lo > 1 or hi < 1)
     statistic = definition(metric).statistic
     above = definition(metric).rows(candidate)
     below = definition(metric).rows(reference)

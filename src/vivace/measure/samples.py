@@ -27,6 +27,8 @@ class Samples:
     cold_ttft_ms: float | None = None
     single_ttft_ms: tuple[float, ...] = ()
     single_tps: tuple[float, ...] = ()
+    #: Request ids behind `single_ttft_ms`, and behind `single_tps` where both are equally long.
+    single_ids: tuple[str, ...] = ()
     loaded_ttft_ms: tuple[float, ...] = ()
     #: Ages at the window's end of requests without a first token: lower bounds of their TTFT.
     loaded_waiting_ms: tuple[float, ...] = ()
@@ -59,6 +61,7 @@ def single_samples(records: Sequence[Record], *, cold: Record | None = None) -> 
         cold_ttft_ms=cold.ttft_ms if cold and cold.status == "ok" else None,
         single_ttft_ms=tuple(t for t in firsts if t is not None),
         single_tps=tuple(1000.0 / t for t in tpots if t),
+        single_ids=tuple(r.request_id for r in answered if r.ttft_ms is not None),
         failed=sum(r.status in FAILED for r in everything),
         sent=len(everything),
         output_tokens=_output_tokens(answered),
@@ -111,6 +114,7 @@ def merge(*parts: Samples) -> Samples:
         cold_ttft_ms=_median(p.cold_ttft_ms for p in parts),
         single_ttft_ms=tuple(v for p in parts for v in p.single_ttft_ms),
         single_tps=tuple(v for p in parts for v in p.single_tps),
+        single_ids=tuple(v for p in parts for v in p.single_ids),
         loaded_ttft_ms=tuple(v for p in parts for v in p.loaded_ttft_ms),
         loaded_waiting_ms=tuple(v for p in parts for v in p.loaded_waiting_ms),
         loaded_tpot_ms=tuple(v for p in parts for v in p.loaded_tpot_ms),

@@ -1,6 +1,7 @@
 """Weights from one GGML type into another, some rows at a time."""
 
 from collections.abc import Iterator
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -45,10 +46,8 @@ def _to_floats(rows: Bytes, *, width: int, kind: GGMLQuantizationType, name: str
     if kind == GGMLQuantizationType.BF16:
         upper = np.ascontiguousarray(rows).view("<u2").astype(np.uint32)
         return (upper << 16).view(np.float32)
-    import libgguf  # pyright: ignore[reportMissingTypeStubs]
-
     try:
-        return libgguf.dequantize_rows(rows, int(kind), width)
+        return _codec().dequantize_rows(rows, int(kind), width)
     except ValueError as error:
         raise ModelError(
             f"tensor `{name}` has the type {kind.name}, which cannot be converted: {error}",
@@ -61,6 +60,17 @@ def _from_floats(values: Floats, *, kind: GGMLQuantizationType, name: str) -> by
         if float(np.abs(values).max()) > _F16_MAX:
             raise ModelError(f"tensor `{name}` holds weights beyond the range of 16-bit numbers")
         return values.astype("<f2").tobytes()
-    import libgguf  # pyright: ignore[reportMissingTypeStubs]
+    return _codec().quantize_rows(values, int(kind)).tobytes()
 
-    return libgguf.quantize_rows(values, int(kind)).tobytes()
+
+def _codec() -> ModuleType:
+    """The library of llama.cpp's own block formats, which has no wheel for every platform."""
+    try:
+        import libgguf  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError as error:
+        raise ModelError(
+            "weight types cannot be made here: the package `libgguf` is not installed",
+            hint="it has wheels for x86-64 Linux and macOS up to Python 3.13; elsewhere `pip install "
+            "libgguf` compiles it",
+        ) from error
+    return libgguf

@@ -71,7 +71,11 @@ def compare(
         reference=reference_name,
         kl_mean=_mean([kl(r, c) for rs, cs in pairs for r, c in zip(rs.top, cs.top, strict=True)]),
         same_top1=_mean(
-            [float(r[0][0] == c[0][0]) for rs, cs in pairs for r, c in zip(rs.top, cs.top, strict=True)]
+            [
+                float(r[0][0] == c[0][0])
+                for rs, cs in pairs
+                for r, c in zip(rs.top, cs.top, strict=True)
+            ]
         ),
         by_slice={
             name: loss_interval(of_slice, seed=seed).loss
@@ -119,9 +123,7 @@ def loss_interval(
     return Interval(loss=loss, lo=math.expm1(float(lo)), hi=math.expm1(float(hi)))
 
 
-def kl(
-    reference: tuple[tuple[int, float], ...], candidate: tuple[tuple[int, float], ...]
-) -> float:
+def kl(reference: tuple[tuple[int, float], ...], candidate: tuple[tuple[int, float], ...]) -> float:
     """KL(reference || candidate) in nats over the reference's listed tokens and one rest bucket.
 
     A token that the candidate does not list gets the candidate's smallest listed probability, an

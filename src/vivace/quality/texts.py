@@ -82,9 +82,7 @@ def workload_documents(
             break
         if request.answer is not None and request.answer.strip():
             question = next((m.content for m in request.messages[::-1] if m.role == "user"), "")
-            found.append(
-                _answer_document(question[:CONTEXT_CHARS], request.answer.strip())
-            )
+            found.append(_answer_document(question[:CONTEXT_CHARS], request.answer.strip()))
     return tuple(found)
 
 

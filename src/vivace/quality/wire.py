@@ -68,9 +68,7 @@ class NativeClient:
         body = {"content": text, "add_special": add_special}
         return self._post("/tokenize", body, _Tokens).tokens
 
-    def predict(
-        self, prompt: list[int], *, force: int, slot: int, top_k: int
-    ) -> Prediction | None:
+    def predict(self, prompt: list[int], *, force: int, slot: int, top_k: int) -> Prediction | None:
         """The distribution after `prompt`, and the log-probability of `force` in it.
 
         `None` when the engine gives none, as it does for a token that ends inside a UTF-8 character.

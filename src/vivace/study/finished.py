@@ -66,6 +66,7 @@ class Finished:
             cold_ttft_ms=self.samples.cold_ttft_ms,
             single_ttft_ms=self.samples.single_ttft_ms,
             single_tps=self.samples.single_tps,
+            single_ids=self.samples.single_ids,
         )
         return merge(single, self.by_level[level])
 

@@ -77,7 +77,9 @@ def _order(rng: random.Random) -> tuple[str, str]:
             "items": items,
         }
     )
-    return _task("rename the key `customer` to `client`", text, text.replace('"customer"', '"client"'))
+    return _task(
+        "rename the key `customer` to `client`", text, text.replace('"customer"', '"client"')
+    )
 
 
 def _settings(rng: random.Random) -> tuple[str, str]:
@@ -108,7 +110,11 @@ def _code(rng: random.Random) -> tuple[str, str]:
     lines.append("        self.name = name")
     lines.extend(f"        self.{field} = {field}" for field in fields)
     for field in fields:
-        lines += ["", f"    def has_large_{field}(self):", f"        return self.{field} > self.limit"]
+        lines += [
+            "",
+            f"    def has_large_{field}(self):",
+            f"        return self.{field} > self.limit",
+        ]
     text = "\n".join(lines)
     return _task("rename `limit` to `maximum`", text, text.replace("limit", "maximum"))
 
