@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vivace.core import MemoryUse, Metric, Ratio
+from vivace.measure.bootstrap import t_975
 from vivace.measure.compare import better, compare, worse
 from vivace.measure.samples import Samples
 
@@ -80,6 +81,35 @@ def test_few_samples_use_welchs_t_on_the_log_ratio():
     assert not found.proven
 
 
+@pytest.mark.parametrize(("above", "below"), [(3, 5), (5, 3)])
+def test_welchs_degrees_of_freedom_weigh_both_sides(above: int, below: int):
+    one = np.array(lognormal(centre=100, count=above, seed=1, spread=0.3))
+    two = np.array(lognormal(centre=100, count=below, seed=2, spread=0.2))
+    found = compare(
+        Samples(single_ttft_ms=tuple(one)),
+        Samples(single_ttft_ms=tuple(two)),
+        "ttft_p50_ms",
+        seed=1,
+    )
+    errors = [math.pi / 2 * np.log(side).var(ddof=1) / len(side) for side in (one, two)]
+    parts = [e**2 / (len(side) - 1) for e, side in zip(errors, (one, two), strict=True)]
+    factor = math.exp(t_975(sum(errors) ** 2 / sum(parts)) * math.sqrt(sum(errors)))
+    assert found is not None
+    assert (found.lo, found.hi) == (
+        pytest.approx(found.ratio / factor),
+        pytest.approx(found.ratio * factor),
+    )
+
+
+def test_a_small_gain_is_proven_in_both_directions():
+    slow, fast = singles(centre=120, count=40, seed=1), singles(centre=100, count=40, seed=2)
+    for sides in ((slow, fast), (fast, slow)):
+        found = compare(*sides, "ttft_p50_ms", seed=1)
+        assert found is not None
+        assert 0.7 < found.ratio < 1.4
+        assert found.proven is True
+
+
 @pytest.mark.parametrize(("above", "below"), [(5, 30), (30, 5)])
 def test_the_smaller_side_decides_how_the_interval_is_made(above: int, below: int):
     one, two = singles(count=above, seed=1), singles(count=below, seed=2)
@@ -143,8 +173,7 @@ def test_one_sample_gives_a_ratio_that_proves_nothing():
     for sides in ((one, many), (many, one), (one, one)):
         found = compare(*sides, "ttft_p50_ms", seed=1)
         assert found is not None
-        assert found.lo == found.hi == found.ratio
-        assert not found.proven
+        assert found == Ratio(ratio=found.ratio, lo=found.ratio, hi=found.ratio, proven=False)
 
 
 @pytest.mark.parametrize("metric", SPEED)

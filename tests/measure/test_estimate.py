@@ -99,6 +99,11 @@ def test_nothing_good_is_zero_and_not_missing():
     assert found.reason == "3 samples without a logarithm: no interval"
 
 
+def test_goodput_needs_a_gap_for_every_request():
+    with pytest.raises(ValueError, match="shorter"):
+        estimate(replace(FULL, good=(1, 1)), "goodput_rps", seed=1)
+
+
 def test_unknown_metric_lists_the_valid_ones():
     with pytest.raises(ConfigError, match=r"^no metric `speed`$") as error:
         estimate(FULL, "speed", seed=1)
@@ -158,8 +163,9 @@ def test_a_window_that_was_not_full_does_not_touch_latencies():
 
 def test_row_carries_every_field():
     memory = MemoryUse(total=10, weights=5, kv=3, other=2, reserved=1)
+    samples = replace(FULL, cycles=tuple((float(n), 1.0) for n in range(10, 50)), busy_share=0.8)
     row = make_row(
-        replace(FULL, busy_share=0.8),
+        samples,
         concurrency=16,
         memory=memory,
         warmup_s=2.5,
@@ -168,7 +174,7 @@ def test_row_carries_every_field():
         skipped={},
     )
     for tag in TABLE:
-        assert getattr(row, tag) == estimate(FULL, tag, seed=3)
+        assert getattr(row, tag) == estimate(samples, tag, seed=3)
     assert row.concurrency == 16
     assert row.memory == memory
     assert row.warmup_s == 2.5

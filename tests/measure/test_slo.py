@@ -26,6 +26,7 @@ def test_text_names_metric_percentile_limit_and_unit():
         Objective(metric="tpot", limit_ms=50, percentile=99.9),
     )
     assert parse_slo("ttft=2s").objectives == (Objective(metric="ttft", limit_ms=2000),)
+    assert parse_slo("ttft_p1=2s").objectives[0].percentile == 1
 
 
 def test_only_named_objectives_are_judged():

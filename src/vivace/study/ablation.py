@@ -8,7 +8,7 @@ from vivace.levers.base import Lever, Option
 from vivace.study.decide import Decision, decide, early_end
 from vivace.study.finished import Finished, finish, ratios
 from vivace.study.goal import score
-from vivace.study.lab import UNOPTIMISED, Lab, numerics
+from vivace.study.lab import Lab, numerics
 from vivace.study.outcome import Tried
 from vivace.study.plan import BUNDLE, Plan
 from vivace.study.trial import Gate, Measured, Phase, QualityPart
@@ -68,7 +68,8 @@ def _try(lab: Lab, lever: Lever | None, option: Option, best: Finished) -> Tried
         return _untried(lever, option, best, "infeasible", option.impossible)
     config = option.apply(best.config)
     quality = _quality_part(lab, config, best.config)
-    seconds = lab.pace.trial_s(config, loaded=False, quality=quality == "first")
+    loaded = lever is not None and lever.about.shows_in == "loaded"
+    seconds = lab.pace.trial_s(config, loaded=loaded, quality=quality == "first")
     if lab.left_s() < seconds:
         words = f"the budget has no room for it: about {seconds:.0f} s"
         return _untried(lever, option, best, "not_tried", words)
@@ -103,7 +104,7 @@ def _untried(
 
 def _quality_part(lab: Lab, config: ServingConfig, previous: ServingConfig) -> QualityPart:
     """Known numerics need no second scoring; other weights are scored before their speed."""
-    if numerics(config) == numerics(UNOPTIMISED) or lab.quality_of(config) is not None:
+    if numerics(config) == numerics(lab.start) or lab.quality_of(config) is not None:
         return "no"
     return "first" if config.weights != previous.weights else "last"
 

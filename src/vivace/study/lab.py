@@ -16,8 +16,6 @@ from vivace.study.ports import Tools
 from vivace.study.store import Store
 from vivace.study.trial import Ask, Bench, Gate, QualityPart, Split, always
 
-#: What everybody starts from: 16-bit weights, one slot, caches and speculation off (`contract.md`).
-UNOPTIMISED = ServingConfig(weights="F16", slots=1, prefix_cache=False)
 #: Spare seconds kept at the end for writing the report.
 MARGIN_S = 4.0
 
@@ -58,6 +56,11 @@ class Lab:
     def default(self) -> Finished:
         """The engine's own default; only asked for once it is measured."""
         return _measured(self.outcome.default, "engine-default")
+
+    @property
+    def start(self) -> ServingConfig:
+        """The configuration of the first baseline."""
+        return unoptimised(self.tools.engine.name)
 
     @property
     def elapsed_s(self) -> float:
@@ -145,6 +148,11 @@ class Lab:
     def _deadline_ns(self, *, reserve: bool) -> int:
         left_s = max(self.left_s(reserve=reserve), 1.0)
         return self.tools.driver.now_ns() + int(left_s * 1e9)
+
+
+def unoptimised(engine: str) -> ServingConfig:
+    """What every study starts from: 16-bit weights, one slot, caches and speculation off."""
+    return ServingConfig(engine=engine, weights="F16", slots=1, prefix_cache=False)
 
 
 def numerics(config: ServingConfig) -> str:

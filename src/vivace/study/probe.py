@@ -1,8 +1,8 @@
-"""A few seconds on the model file as it came: how fast is this machine, how long are the prompts."""
+"""A few seconds before the plan: how fast is this machine, how long are the prompts."""
 
 from dataclasses import replace
 
-from vivace.core import Message, Record, Request
+from vivace.core import Message, Record, Request, ServingConfig
 from vivace.errors import EngineError
 from vivace.study.pace import Pace
 from vivace.study.ports import Tools
@@ -11,9 +11,8 @@ PROBE_WORDS = 160
 PROBE_TOKENS = 16
 
 
-def probe(tools: Tools, pace: Pace) -> Pace:
-    """Learn the pace from one short request, and the sizes from one request of the workload."""
-    config = replace(tools.engine.stock(), slots=1, context_tokens=None)
+def probe(tools: Tools, pace: Pace, config: ServingConfig) -> Pace:
+    """Learn the pace of `config` from two short requests, the sizes from one of the workload."""
     words = " ".join(f"{n} reports" for n in range(PROBE_WORDS // 2))
     question = Message(role="user", content=f"Go on counting: {words}")
     short = Request(id="probe", messages=(question,), max_tokens=PROBE_TOKENS)

@@ -7,7 +7,7 @@ from vivace.errors import EngineError
 from vivace.levers.base import Lever
 from vivace.study.ablation import ablate
 from vivace.study.finished import Finished
-from vivace.study.lab import MARGIN_S, UNOPTIMISED, Lab
+from vivace.study.lab import MARGIN_S, Lab
 from vivace.study.outcome import Outcome
 from vivace.study.plan import Plan, Step, fit, lever_steps
 from vivace.study.probe import probe
@@ -21,11 +21,11 @@ RAMP_S = 10.0
 def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
     """Everything, in order. Interrupts travel on; `lab.outcome` keeps what was found."""
     try:
-        lab.pace = probe(lab.tools, lab.pace)
+        lab.pace = probe(lab.tools, lab.pace, lab.start)
         plan = lab.outcome.plan = make_plan(lab, levers)
         lab.tools.say(plan_words(plan, lab.inputs.budget_s))
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.
-        lab.outcome.unoptimised = _baseline(lab, "unoptimised", UNOPTIMISED, "reference")
+        lab.outcome.unoptimised = _baseline(lab, "unoptimised", lab.start, "reference")
         stock = lab.tools.engine.stock()
         lab.outcome.default = _baseline(lab, "engine-default", stock, "last")
         best = ablate(lab, levers, plan)
@@ -46,11 +46,11 @@ def make_plan(lab: Lab, levers: Sequence[Lever]) -> Plan:
         return Step(name=name, title=title, seconds=seconds)
 
     before = (
-        step("unoptimised", "Baseline: unoptimised", UNOPTIMISED, quality=True),
+        step("unoptimised", "Baseline: unoptimised", lab.start, quality=True),
         step("engine-default", "Baseline: engine default", stock, quality=True),
     )
     after = (step("winner", "Winner on held-out prompts", stock, quality=False),)
-    steps = lever_steps(levers, UNOPTIMISED, lab.situation(), lab.pace)
+    steps = lever_steps(levers, lab.start, lab.situation(), lab.pace)
     room_s = lab.inputs.budget_s - lab.elapsed_s - MARGIN_S
     plan = fit(before, steps, after, budget_s=room_s)
     roomy = fit(before, steps, (*after, again_step(lab)), budget_s=room_s)

@@ -6,7 +6,7 @@ one at a time, then the load; memory is read after the load while nothing else r
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Literal
 
 from vivace.core import (
@@ -168,8 +168,9 @@ class Bench:
         for level in measured.ask.levels:
             window = SteadyWindow(concurrency=level, min_s=self.window_s)
             before = running.state()
+            staggered = chain(_staggered(islice(requests, level), level), requests)
             records = self._drive(
-                measured, running, f"load-{level}", requests, concurrency=level, until=window
+                measured, running, f"load-{level}", staggered, concurrency=level, until=window
             )
             if window.start_ns is None or window.end_ns is None:
                 raise self._ended(
@@ -253,6 +254,15 @@ class Bench:
     def _ended(measured: Measured, status: TrialStatus, reason: str) -> _Ended:
         measured.status, measured.reason = status, reason
         return _Ended()
+
+
+def _staggered(first: Iterator[Request], level: int) -> Iterator[Request]:
+    """The first wave with answers of growing length, so that the load does not move in lockstep.
+
+    Real users do not start and end together; without this a steady window would hold one wave.
+    """
+    for place, request in enumerate(first, start=1):
+        yield replace(request, max_tokens=max(1, request.max_tokens * place // level))
 
 
 def _shortened(request: Request) -> Request:

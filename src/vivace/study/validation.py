@@ -2,13 +2,13 @@
 
 from vivace.study.finished import Finished, ratios
 from vivace.study.goal import below_floor, score
-from vivace.study.lab import UNOPTIMISED, Lab
+from vivace.study.lab import Lab
 from vivace.study.plan import Step
 
 
 def again_step(lab: Lab) -> Step:
     """Both baselines a second time, one request at a time."""
-    seconds = lab.pace.trial_s(UNOPTIMISED, loaded=False)
+    seconds = lab.pace.trial_s(lab.start, loaded=False)
     seconds += lab.pace.trial_s(lab.tools.engine.stock(), loaded=False)
     return Step(name="again", title="Both baselines again", seconds=seconds)
 
