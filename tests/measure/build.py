@@ -12,6 +12,7 @@ MS = 1_000_000
 
 def record(
     *,
+    name: str = "r",
     sent: float = 0,
     pieces: Sequence[float] = (),
     end: float | None = None,
@@ -24,7 +25,7 @@ def record(
     if end is None:
         end = pieces[-1] if pieces else sent
     return Record(
-        request_id="r",
+        request_id=name,
         sent_ns=round(sent * MS),
         end_ns=round(end * MS),
         status=status,

@@ -100,7 +100,7 @@ def test_nothing_good_is_zero_and_not_missing():
 
 
 def test_goodput_needs_a_gap_for_every_request():
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="longer"):
         estimate(replace(FULL, good=(1, 1)), "goodput_rps", seed=1)
 
 

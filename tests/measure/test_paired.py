@@ -76,3 +76,29 @@ def test_noise_between_the_pairs_leaves_a_difference_unproven():
     assert ratio is not None
     assert ratio.lo < 1 < ratio.hi
     assert not ratio.proven
+
+
+def test_speed_is_paired_as_well():
+    assert paired_logs(FAST, SLOW, "tps_single") == pytest.approx([math.log(1.5)] * 3)
+
+
+def test_values_below_one_are_paired():
+    tiny = replace(FAST, single_ttft_ms=(0.5, 1.0, 2.0))
+    assert paired_logs(tiny, SLOW, "ttft_p50_ms") == pytest.approx([math.log(0.005)] * 3)
+
+
+def test_an_interval_of_pairs_has_to_leave_one_out():
+    for factor, proven in ((1.2, True), (1.0, False), (0.8, True)):
+        other = replace(SLOW, single_ttft_ms=(100 * factor, 200 * factor, 400 * factor))
+        ratio = compare(other, SLOW, "ttft_p50_ms", seed=0)
+        assert ratio is not None
+        assert ratio.ratio == pytest.approx(factor)
+        assert ratio.proven is proven
+
+
+def test_a_tie_with_noise_above_one_is_unproven():
+    noisy = replace(SLOW, single_ttft_ms=(100.0, 210.0, 400.0))
+    ratio = compare(noisy, SLOW, "ttft_p50_ms", seed=0)
+    assert ratio is not None
+    assert 1 < ratio.hi < 2
+    assert not ratio.proven

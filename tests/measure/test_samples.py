@@ -37,6 +37,20 @@ def test_single_requests_give_ttft_and_tokens_per_second():
     assert found.window_s is None
 
 
+def test_names_of_the_timed_requests_are_kept_for_pairing():
+    found = single_samples(
+        [
+            record(name="a", pieces=[1, 2], tokens=2),
+            record(name="b", end=3),
+            record(name="c", pieces=[1], status="error"),
+            record(name="d", pieces=[4], tokens=1),
+        ]
+    )
+    assert found.single_ids == ("a", "d")
+    assert len(found.single_ids) == len(found.single_ttft_ms)
+    assert merge(found, found).single_ids == ("a", "d", "a", "d")
+
+
 def test_one_token_has_a_ttft_and_no_speed():
     found = single_samples([record(pieces=[20], tokens=1)])
     assert found.single_ttft_ms == (20,)

@@ -29,5 +29,16 @@ class Slots:
             return (Option(lever="slots", title="Parallel slots", change={}, impossible=reason),)
         if config.slots is not None and config.slots >= slots:
             return ()
-        change: dict[str, object] = {"slots": slots, "context_tokens": context_for(situation)}
-        return (Option(lever="slots", title=f"{slots} parallel slots", change=change),)
+        context = context_for(situation)
+        # The sizing is arithmetic: under a limit, half as many stand by in case it was too much.
+        counts = {"slots": slots}
+        if situation.memory_limit and slots >= 4:
+            counts["slots:fewer"] = slots // 2
+        return [
+            Option(
+                lever=name,
+                title=f"{count} parallel slots",
+                change={"slots": count, "context_tokens": context},
+            )
+            for name, count in counts.items()
+        ]

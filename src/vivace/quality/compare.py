@@ -61,6 +61,8 @@ def compare(
         notes.append(f"{floored} tokens outside the listed ones, counted by a bound")
     if broken:
         notes.append(f"fails on {', '.join(broken)} alone")
+    tops = [(r, c) for rs, cs in pairs for r, c in zip(rs.top, cs.top, strict=True)]
+    by_slice = {name: of for name in SLICES if (of := [p for p in pairs if p[0].slice == name])}
     return QualityResult(
         loss=whole.loss,
         lo=whole.lo,
@@ -69,19 +71,9 @@ def compare(
         verdict="fail" if broken else verdict(whole, limit=limit),
         basis="; ".join(notes),
         reference=reference_name,
-        kl_mean=_mean([kl(r, c) for rs, cs in pairs for r, c in zip(rs.top, cs.top, strict=True)]),
-        same_top1=_mean(
-            [
-                float(r[0][0] == c[0][0])
-                for rs, cs in pairs
-                for r, c in zip(rs.top, cs.top, strict=True)
-            ]
-        ),
-        by_slice={
-            name: loss_interval(of_slice, seed=seed).loss
-            for name in SLICES
-            if (of_slice := [p for p in pairs if p[0].slice == name])
-        },
+        kl_mean=math.fsum(kl(r, c) for r, c in tops) / len(tops),
+        same_top1=sum(r[0][0] == c[0][0] for r, c in tops) / len(tops),
+        by_slice={name: loss_interval(of, seed=seed).loss for name, of in by_slice.items()},
     )
 
 
@@ -126,8 +118,8 @@ def loss_interval(
 def kl(reference: tuple[tuple[int, float], ...], candidate: tuple[tuple[int, float], ...]) -> float:
     """KL(reference || candidate) in nats over the reference's listed tokens and one rest bucket.
 
-    A token that the candidate does not list gets the candidate's smallest listed probability, an
-    upper bound, so the result is a lower bound of the true divergence.
+    A token that the candidate does not list counts with the candidate's smallest listed
+    probability, which is the most it can have.
     """
     theirs = dict(candidate)
     floor = min(theirs.values())
@@ -177,7 +169,3 @@ def _pairs(
 
 def _top_k(pairs: list[tuple[Scores, Scores]]) -> int:
     return max(len(top) for r, _ in pairs for top in r.top)
-
-
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)

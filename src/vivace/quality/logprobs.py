@@ -60,11 +60,7 @@ def score(
             for document in documents[slot::slots]:
                 if stopped:
                     return
-                try:
-                    scored = score_document(client, document, slot=slot)
-                except BaseException:
-                    stopped = True
-                    raise
+                scored = score_document(client, document, slot=slot)
                 with lock:
                     done[document.id] = scored
                     if on_progress is not None:
@@ -75,7 +71,11 @@ def score(
         run(0)
     else:
         with ThreadPoolExecutor(slots) as pool:
-            list(pool.map(run, range(slots)))
+            try:
+                list(pool.map(run, range(slots)))
+            except BaseException:  # Ctrl-C too: the other slots must not score on to their end
+                stopped = True
+                raise
     return {d.id: done[d.id] for d in documents if d.id in done}
 
 
@@ -118,8 +118,6 @@ def logprob_of(token: int, prediction: Prediction) -> tuple[float, bool]:
     for listed, logprob in prediction.top:
         if listed == token:
             return logprob, False
-    if not prediction.top:
-        raise EngineRequestError("the engine listed no token probabilities")
     return min(logprob for _, logprob in prediction.top), True
 
 

@@ -1,6 +1,7 @@
 """The two native llama.cpp requests that scoring needs, over one kept connection."""
 
 import http.client
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 from urllib.parse import urlsplit
@@ -84,14 +85,14 @@ class NativeClient:
             "logit_bias": [[force, FORCE_BIAS]],
         }
         positions = self._post("/completion", body, _Completion).completion_probabilities
-        if not positions:
+        if not positions or not positions[0].top_logprobs:
             return None
         at = positions[0]
         listed = ((t.id, _number(t.logprob)) for t in at.top_logprobs)
         top = tuple(sorted(listed, key=lambda pair: -pair[1]))
         return Prediction(token=at.id, logprob=_number(at.logprob), top=top)
 
-    def _post(self, path: str, body: dict[str, object], kind: type[_Answer]) -> _Answer:
+    def _post(self, path: str, body: Mapping[str, object], kind: type[_Answer]) -> _Answer:
         try:
             self._connection.request(
                 "POST", path, msgspec.json.encode(body), {"Content-Type": "application/json"}

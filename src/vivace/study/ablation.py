@@ -18,19 +18,30 @@ def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
     """Try what the plan has chosen, then what there is time left for; the best configuration."""
     best = lab.unoptimised
     if plan.bundled:
-        best = _keep(lab, best, _bundle(lab, levers, best))
-    later: list[tuple[Lever, str]] = []
+        best = _keep(lab, best, _bundle(lab, levers, best, direct=plan.direct))
+    later: list[tuple[Lever, Option]] = []
     for lever in levers:
         for option in _options(lab, lever, best):
-            if plan.chooses(option.lever) or option.impossible:
-                best = _keep(lab, best, _try(lab, lever, option, best))
-            elif not (plan.bundled and option.lever in BUNDLE):
-                later.append((lever, option.lever))
-    for lever, name in sorted(later, key=lambda pair: pair[0].about.priority):
-        for option in _options(lab, lever, best):
-            if option.lever == name:
-                best = _keep(lab, best, _try(lab, lever, option, best))
+            now = option if option.impossible else _still(lab, lever, best, option.lever)
+            if now is None or (plan.bundled and now.lever in BUNDLE):
+                continue
+            if plan.chooses(now.lever) or now.impossible:
+                best = _keep(lab, best, _try(lab, lever, now, best))
+            else:
+                later.append((lever, now))
+    for lever, option in sorted(later, key=lambda pair: pair[0].about.priority):
+        now = _still(lab, lever, best, option.lever)
+        if plan.direct:
+            words = "the budget has room for one candidate"
+            _keep(lab, best, _untried(lever, option, best, "not_tried", words))
+        elif now is not None:
+            best = _keep(lab, best, _try(lab, lever, now, best))
     return best
+
+
+def _still(lab: Lab, lever: Lever, best: Finished, name: str) -> Option | None:
+    """The option of this name on top of what is the best by now; `None` when it is pointless."""
+    return next((o for o in _options(lab, lever, best) if o.lever == name), None)
 
 
 def _keep(lab: Lab, best: Finished, tried: Tried) -> Finished:
@@ -40,7 +51,7 @@ def _keep(lab: Lab, best: Finished, tried: Tried) -> Finished:
     return tried.trial if kept and tried.trial is not None else best
 
 
-def _bundle(lab: Lab, levers: Sequence[Lever], best: Finished) -> Tried:
+def _bundle(lab: Lab, levers: Sequence[Lever], best: Finished, *, direct: bool) -> Tried:
     config = best.config
     for lever in levers:
         for option in _options(lab, lever, replace(best, config=config)):
@@ -50,7 +61,7 @@ def _bundle(lab: Lab, levers: Sequence[Lever], best: Finished) -> Tried:
     option = Option(
         lever="bundle", title="Prefix cache, weights as shipped, warm slots", change=change
     )
-    return _try(lab, None, option, best)
+    return _try(lab, None, option, best, held_out=direct)
 
 
 def _options(lab: Lab, lever: Lever, best: Finished) -> Sequence[Option]:
@@ -63,17 +74,27 @@ def _options(lab: Lab, lever: Lever, best: Finished) -> Sequence[Option]:
     return (Option(lever=about.name, title=title, change={}, impossible=words),)
 
 
-def _try(lab: Lab, lever: Lever | None, option: Option, best: Finished) -> Tried:
+def _try(
+    lab: Lab, lever: Lever | None, option: Option, best: Finished, *, held_out: bool = False
+) -> Tried:
     if option.impossible:
         return _untried(lever, option, best, "infeasible", option.impossible)
     config = option.apply(best.config)
     quality = _quality_part(lab, config, best.config)
     loaded = lever is not None and lever.about.shows_in == "loaded"
     seconds = lab.pace.trial_s(config, loaded=loaded, quality=quality == "first")
-    if lab.left_s() < seconds:
+    if lab.left_s(reserve=not held_out) < seconds:
         words = f"the budget has no room for it: about {seconds:.0f} s"
         return _untried(lever, option, best, "not_tried", words)
-    trial = lab.trial(option.lever, config, quality=quality, gate=_gate(lab, lever, best))
+    trial = lab.trial(
+        option.lever,
+        config,
+        split="validate" if held_out else "tune",
+        quality=quality,
+        gate=_gate(lab, lever, best),
+        levels=lab.inputs.concurrency if held_out else None,
+        reserve=not held_out,
+    )
     vs_previous = ratios(trial, best, seed=lab.inputs.seed)
     decision = decide(
         trial,

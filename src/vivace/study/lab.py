@@ -89,7 +89,7 @@ class Lab:
         reserve: bool = True,
     ) -> Finished:
         """Measure, or take from the store what an earlier run of this study measured."""
-        trial_id = trial_id.replace(":", "-")
+        trial_id = self._unique(trial_id.replace(":", "-"))
         trial = self._stored(trial_id, config, quality)
         if trial is None:
             ask = Ask(
@@ -122,6 +122,13 @@ class Lab:
             memory_limit=self.inputs.max_memory,
             memory_now=memory,
         )
+
+    def _unique(self, trial_id: str) -> str:
+        """The same lever tried again on top of another configuration is another trial."""
+        taken = sum(
+            t.id == trial_id or t.id.startswith(f"{trial_id}+") for t in self.outcome.trials
+        )
+        return f"{trial_id}+{taken}" if taken else trial_id
 
     def _stored(
         self, trial_id: str, config: ServingConfig, quality: QualityPart

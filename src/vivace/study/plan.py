@@ -27,6 +27,8 @@ class Plan:
     levers: tuple[Step, ...]
     after: tuple[Step, ...]
     bundled: bool
+    #: No room for a separate validation: the one candidate is measured on held-out prompts at once.
+    direct: bool = False
 
     @property
     def seconds(self) -> float:
@@ -88,7 +90,15 @@ def fit(
                 chosen[index] = replace(chosen[index], chosen=False)
     firsts = [s for s in chosen if s.priority == 1 and s.name in BUNDLE]
     bundled = any(not s.chosen for s in firsts)
-    return Plan(before=tuple(before), levers=tuple(chosen), after=tuple(after), bundled=bundled)
+    one_s = max((s.seconds for s in after), default=0.0)
+    direct = bundled and room < one_s
+    return Plan(
+        before=tuple(before),
+        levers=tuple(chosen),
+        after=tuple(after),
+        bundled=bundled,
+        direct=direct,
+    )
 
 
 #: Tried as one step when the budget has no room for one after another.

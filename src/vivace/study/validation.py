@@ -15,7 +15,9 @@ def again_step(lab: Lab) -> Step:
 
 def validate(lab: Lab, best: Finished) -> None:
     """Measure the finalist and say in the outcome whether it holds."""
-    if best.config != lab.unoptimised.config:
+    if best.split == "validate" and best.config != lab.unoptimised.config:
+        lab.outcome.winner = best
+    elif best.config != lab.unoptimised.config:
         levels = lab.inputs.concurrency
         winner = lab.trial("winner", best.config, split="validate", levels=levels, reserve=False)
         if winner.status == "ok":

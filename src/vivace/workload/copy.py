@@ -3,8 +3,10 @@
 The inputs are generated from the seed, so the right answer is known exactly.
 """
 
+import itertools
 import json
 import random
+from collections.abc import Callable, Mapping
 
 from vivace.core import Message, Request
 from vivace.workload.base import Split, Workload
@@ -22,44 +24,53 @@ _GOODS = ("lamp", "desk", "chair", "shelf", "drill", "plane", "clamp", "ladder",
 _STATES = ("open", "paid", "shipped", "returned")
 
 
+Maker = Callable[[random.Random], tuple[str, str]]
+
+
 def make_copy(*, seed: int) -> Workload:
-    """128 output tokens; the inputs have 100 to 250 tokens."""
-    example = _example()
+    """128 output tokens; the inputs have 120 to 170 tokens, each after a worked example."""
+    examples = {make: _example(make) for make in (_order, _settings, _code)}
     return Workload(
         name="copy",
         seed=seed,
         description="JSON and code to be repeated with one small change, 128 output tokens",
-        requests_tune=_requests("tune", seed=seed, prefix=example),
-        requests_validate=_requests("validate", seed=seed, prefix=example),
-        prefixes=(example,),
-        max_request_tokens_hint=1_024,
+        requests_tune=_requests("tune", seed=seed, examples=examples),
+        requests_validate=_requests("validate", seed=seed, examples=examples),
+        prefixes=tuple(examples.values()),
+        max_request_tokens_hint=640,
     )
 
 
-def _requests(split: Split, *, seed: int, prefix: tuple[Message, ...]) -> tuple[Request, ...]:
+def _requests(
+    split: Split, *, seed: int, examples: Mapping[Maker, tuple[Message, ...]]
+) -> tuple[Request, ...]:
     rng = random.Random(f"{seed}/{split}")
-    makers = (_order, _settings, _code)
-    made = [makers[index % len(makers)](rng) for index in range(REQUESTS_PER_SPLIT)]
-    return tuple(
-        Request(
-            id=f"copy-{split}-{index}",
-            messages=(*prefix, Message(role="user", content=question)),
-            max_tokens=128,
-            seed=seed,
-            answer=answer,
+    requests: list[Request] = []
+    for index, (make, example) in zip(
+        range(REQUESTS_PER_SPLIT), itertools.cycle(examples.items()), strict=False
+    ):
+        question, answer = make(rng)
+        requests.append(
+            Request(
+                id=f"copy-{split}-{index}",
+                messages=(*example, Message(role="user", content=question)),
+                max_tokens=128,
+                seed=seed,
+                answer=answer,
+            )
         )
-        for index, (question, answer) in enumerate(made)
+    return tuple(requests)
+
+
+def _example(make: Maker) -> tuple[Message, ...]:
+    # One worked example of the same kind: without it a small model explains the change instead of
+    # making it, and with one of another kind it repeats that.
+    question, answer = make(random.Random("copy/example"))
+    return (
+        SYSTEM,
+        Message(role="user", content=question),
+        Message(role="assistant", content=answer),
     )
-
-
-def _example() -> tuple[Message, ...]:
-    # Worked examples: without them a small model explains the change instead of making it.
-    messages = [SYSTEM]
-    for make in (_order, _code):
-        question, answer = make(random.Random("copy/example"))
-        messages.append(Message(role="user", content=question))
-        messages.append(Message(role="assistant", content=answer))
-    return tuple(messages)
 
 
 def _order(rng: random.Random) -> tuple[str, str]:

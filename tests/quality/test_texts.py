@@ -1,0 +1,94 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from vivace.core import Message, Request
+from vivace.errors import ConfigError
+from vivace.quality.texts import (
+    CONTEXT_CHARS,
+    Document,
+    documents,
+    parse_documents,
+    shipped_documents,
+    workload_documents,
+)
+
+
+def request(number: int, answer: str | None = "An answer.") -> Request:
+    system = Message(role="system", content="a long policy")
+    earlier = Message(role="user", content="an earlier question")
+    told = Message(role="assistant", content="told")
+    asked = Message(role="user", content=f"Question {number}?")
+    return Request(
+        id=f"r{number}", messages=(system, earlier, told, asked), max_tokens=8, answer=answer
+    )
+
+
+def test_the_corpus_has_each_slice_often_enough_to_judge_it():
+    shipped = shipped_documents()
+    counts = {s: sum(d.slice == s for d in shipped) for s in ("en", "zh", "code")}
+    assert counts == {"en": 19, "zh": 6, "code": 7}
+    assert len({d.id for d in shipped}) == len({d.text for d in shipped}) == len(shipped)
+
+
+def test_the_slices_take_turns():
+    first = [d.slice for d in shipped_documents()[:8]]
+    assert {"en", "zh", "code"} <= set(first)
+
+
+def test_indentation_of_code_is_kept_and_blank_ends_are_not():
+    code = next(d for d in shipped_documents() if d.id == "code-mean")
+    assert code.text.startswith("def mean(values):\n    total = 0\n")
+    assert code.text.endswith("len(values)")
+
+
+def test_a_document_without_text_is_refused():
+    with pytest.raises(ConfigError, match="`a` has no text"):
+        parse_documents('[[document]]\nid="a"\nslice="en"\ntext=" "')
+
+
+def test_an_unknown_slice_is_refused():
+    with pytest.raises(ConfigError, match="`a` has the unknown slice `fr`"):
+        parse_documents('[[document]]\nid="a"\nslice="fr"\ntext="oui"')
+
+
+def test_answers_follow_the_last_question_alone():
+    [made] = workload_documents([request(1)])
+    assert made == Document(
+        id=made.id, slice="workload", text="An answer.", context="Question 1?\n\n"
+    )
+
+
+def test_a_long_question_is_cut_behind_its_beginning():
+    asked = Message(role="user", content="b" + "x" * 5_000)
+    [made] = workload_documents([replace(request(1), messages=(asked,))])
+    assert made.context == "b" + "x" * (CONTEXT_CHARS - 1) + "\n\n"
+
+
+def test_an_answer_without_a_question_has_no_context():
+    system = Message(role="system", content="policy")
+    [made] = workload_documents([replace(request(1), messages=(system,))])
+    assert made.context == ""
+
+
+def test_requests_without_an_answer_are_passed_over_and_four_are_enough():
+    requests = [request(0, None), request(1, "  "), *(request(n) for n in range(2, 9))]
+    made = workload_documents(requests)
+    assert [d.context[:10] for d in made] == [f"Question {n}" for n in (2, 3, 4, 5)]
+
+
+def test_the_id_follows_the_text_and_not_the_place():
+    [first] = workload_documents([request(1)])
+    [again] = workload_documents([replace(request(1), id="elsewhere")])
+    [other] = workload_documents([request(1, "Another answer.")])
+    assert first.id == again.id != other.id
+    assert first.id.startswith("workload-")
+
+
+def test_the_workloads_answers_stand_among_the_first_documents():
+    workload = SimpleNamespace(requests_validate=(request(1), request(2)))
+    made = documents(workload)
+    assert [d.slice == "workload" for d in made[:5]] == [True, False, True, False, False]
+    assert tuple(d for d in made if d.slice != "workload") == shipped_documents()
+    assert documents() == shipped_documents()
