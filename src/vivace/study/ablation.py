@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vivace.core import AblationStatus, ServingConfig
+from vivace.core import AblationStatus, QualityResult, ServingConfig
+from vivace.errors import EngineError
 from vivace.levers.base import Lever, Option
 from vivace.study.decide import Decision, decide, early_end
 from vivace.study.finished import Finished, finish, ratios
@@ -11,7 +12,8 @@ from vivace.study.goal import score
 from vivace.study.lab import Lab, numerics
 from vivace.study.outcome import Tried
 from vivace.study.plan import BUNDLE, Plan
-from vivace.study.trial import Gate, Measured, Phase, QualityPart
+from vivace.study.scoring import settle_quality
+from vivace.study.trial import Gate, Measured, Phase
 
 
 def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
@@ -80,40 +82,71 @@ def _try(
     if option.impossible:
         return _untried(lever, option, best, "infeasible", option.impossible)
     config = option.apply(best.config)
-    quality = _quality_part(lab, config, best.config)
     loaded = lever is not None and lever.about.shows_in == "loaded"
-    seconds = lab.pace.trial_s(config, loaded=loaded, quality=quality == "first")
+    # Other weights are scored before their speed: most of what fails, fails there.
+    scored = config.weights != best.config.weights and not _known(lab, config)
+    seconds = lab.pace.trial_s(config, loaded=loaded, quality=scored)
     if lab.left_s(reserve=not held_out) < seconds:
         words = f"the budget has no room for it: about {seconds:.0f} s"
         return _untried(lever, option, best, "not_tried", words)
-    trial = lab.trial(
-        option.lever,
-        config,
-        split="validate" if held_out else "tune",
-        quality=quality,
-        gate=_gate(lab, lever, best),
-        levels=lab.inputs.concurrency if held_out else None,
-        reserve=not held_out,
-    )
-    vs_previous = ratios(trial, best, seed=lab.inputs.seed)
-    decision = decide(
-        trial,
-        best,
-        lab.limits,
-        quality=lab.quality_of(config),
-        vs_previous=vs_previous,
-        vs_default=ratios(trial, lab.default, seed=lab.inputs.seed),
-    )
+    try:
+        if scored and not _passes(settle_quality(lab, config)):
+            return _judged(lab, lever, option, best, config, trial=None)
+        trial = lab.trial(
+            option.lever,
+            config,
+            split="validate" if held_out else "tune",
+            gate=_gate(lab, lever, best),
+            levels=lab.inputs.concurrency if held_out else None,
+            reserve=not held_out,
+        )
+        tried = _judged(lab, lever, option, best, config, trial=trial)
+        if tried.decision.status != "kept" or _known(lab, config):
+            return tried
+        settle_quality(lab, config)
+        return _judged(lab, lever, option, best, config, trial=trial)
+    except EngineError as error:
+        return _untried(lever, option, best, "crashed", f"while its quality was scored: {error}")
+
+
+def _judged(
+    lab: Lab,
+    lever: Lever | None,
+    option: Option,
+    best: Finished,
+    config: ServingConfig,
+    *,
+    trial: Finished | None,
+) -> Tried:
+    """The decision on what is known; a trial that quality ruled out beforehand is `None`."""
+    quality, seed = lab.quality_of(config), lab.inputs.seed
+    vs_previous = ratios(trial, best, seed=seed) if trial is not None else {}
+    vs_default = ratios(trial, lab.default, seed=seed) if trial is not None else {}
     return Tried(
         lever=lever,
         option=option,
         config=config,
-        decision=decision,
+        decision=decide(
+            trial,
+            best,
+            lab.limits,
+            quality=quality,
+            vs_previous=vs_previous,
+            vs_default=vs_default,
+        ),
         trial=trial,
-        quality=lab.quality_of(config),
+        quality=quality,
         vs_previous=vs_previous,
         diff=best.config.diff(config),
     )
+
+
+def _known(lab: Lab, config: ServingConfig) -> bool:
+    return numerics(config) == numerics(lab.start) or lab.quality_of(config) is not None
+
+
+def _passes(quality: QualityResult | None) -> bool:
+    return quality is None or quality.verdict == "pass"
 
 
 def _untried(
@@ -123,22 +156,12 @@ def _untried(
     return Tried(lever=lever, option=option, config=best.config, decision=decision)
 
 
-def _quality_part(lab: Lab, config: ServingConfig, previous: ServingConfig) -> QualityPart:
-    """Known numerics need no second scoring; other weights are scored before their speed."""
-    if numerics(config) == numerics(lab.start) or lab.quality_of(config) is not None:
-        return "no"
-    return "first" if config.weights != previous.weights else "last"
-
-
 def _gate(lab: Lab, lever: Lever | None, best: Finished) -> Gate:
     """Ends a trial whose outcome is settled, so that the budget goes to the others."""
     limits, seed = lab.limits, lab.inputs.seed
     fits = limits.memory_fits(best)
 
     def gate(measured: Measured, phase: Phase) -> str:
-        if phase == "quality":
-            failed = measured.quality is not None and measured.quality.verdict == "fail"
-            return "the quality failed already" if failed else ""
         so_far = finish(measured, level=lab.inputs.level, measured_at="")
         vs_previous = ratios(so_far, best, seed=seed)
         if phase == "single":

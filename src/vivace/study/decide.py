@@ -65,7 +65,7 @@ def early_end(
 
 
 def decide(
-    trial: Finished,
+    trial: Finished | None,
     previous: Finished,
     limits: Limits,
     *,
@@ -74,9 +74,27 @@ def decide(
     vs_default: Mapping[Metric, Ratio],
 ) -> Decision:
     """Kept needs a proven gain in the goal, no proven loss beyond the floor, and quality."""
-    out = _ruled_out(trial, limits, quality)
-    if out is not None:
-        return out
+    if quality is not None and quality.verdict != "pass":
+        words = quality_words(quality, limits.quality_loss)
+        doubt = "" if quality.verdict == "fail" else " is inconclusive and cannot win"
+        return Decision(status="rejected", reason=words + doubt)
+    if trial is None:
+        return Decision(status="not_tried", reason="it was not measured")
+    if trial.status == "interrupted":
+        return Decision(status="not_tried", reason=trial.reason)
+    if trial.status != "ok":
+        return Decision(status=trial.status, reason=trial.reason)
+    return _on_measured(trial, previous, limits, vs_previous=vs_previous, vs_default=vs_default)
+
+
+def _on_measured(
+    trial: Finished,
+    previous: Finished,
+    limits: Limits,
+    *,
+    vs_previous: Mapping[Metric, Ratio],
+    vs_default: Mapping[Metric, Ratio],
+) -> Decision:
     fits, fitted = limits.memory_fits(trial), limits.memory_fits(previous)
     if fitted and not fits:
         return Decision(status="rejected", reason=_memory_words(trial, limits))
@@ -85,18 +103,6 @@ def decide(
     if trial.reason:
         return Decision(status="rejected", reason=trial.reason)
     return _by_speed(limits, vs_previous=vs_previous, vs_default=vs_default, fits=fits)
-
-
-def _ruled_out(trial: Finished, limits: Limits, quality: QualityResult | None) -> Decision | None:
-    if trial.status == "interrupted":
-        return Decision(status="not_tried", reason=trial.reason)
-    if trial.status != "ok":
-        return Decision(status=trial.status, reason=trial.reason)
-    if quality is None or quality.verdict == "pass":
-        return None
-    words = quality_words(quality, limits.quality_loss)
-    doubt = "" if quality.verdict == "fail" else " is inconclusive and cannot win"
-    return Decision(status="rejected", reason=words + doubt)
 
 
 def _by_speed(

@@ -7,7 +7,6 @@ from vivace.core import (
     METRICS,
     MemoryUse,
     Metric,
-    QualityResult,
     Ratio,
     Row,
     ServingConfig,
@@ -34,7 +33,6 @@ class Finished:
     measured_at: str
     by_level: Mapping[int, Samples] = field(default_factory=dict[int, Samples])
     memory: MemoryUse | None = None
-    quality: QualityResult | None = None
     warmup_s: float | None = None
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
     engine_args: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -95,7 +93,6 @@ def finish(measured: Measured, *, level: int, measured_at: str) -> Finished:
         by_level=measured.by_level,
         concurrency=level,
         memory=measured.memory,
-        quality=measured.quality,
         warmup_s=measured.warmup_s,
         wall_s=measured.wall_s,
         skipped=measured.skipped,

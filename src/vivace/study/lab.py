@@ -14,7 +14,7 @@ from vivace.study.outcome import Outcome
 from vivace.study.pace import Pace
 from vivace.study.ports import Tools
 from vivace.study.store import Store
-from vivace.study.trial import Ask, Bench, Gate, QualityPart, Split, always
+from vivace.study.trial import Ask, Bench, Gate, Split, always
 
 #: Spare seconds kept at the end for writing the report.
 MARGIN_S = 4.0
@@ -33,6 +33,7 @@ class Lab:
     pace: Pace
     outcome: Outcome = field(default_factory=Outcome)
     begin_ns: int = 0
+    reference_known: bool = False
     bench: Bench = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,14 +84,13 @@ class Lab:
         config: ServingConfig,
         *,
         split: Split = "tune",
-        quality: QualityPart = "no",
         gate: Gate = always,
         levels: tuple[int, ...] | None = None,
         reserve: bool = True,
     ) -> Finished:
         """Measure, or take from the store what an earlier run of this study measured."""
         trial_id = self._unique(trial_id.replace(":", "-"))
-        trial = self._stored(trial_id, config, quality)
+        trial = self._stored(trial_id, config)
         if trial is None:
             ask = Ask(
                 id=trial_id,
@@ -98,14 +98,11 @@ class Lab:
                 split=split,
                 singles=self.pace.singles(cached=config.prefix_cache is not False),
                 levels=(self.inputs.level,) if levels is None else levels,
-                quality=quality,
                 gate=gate,
                 deadline_ns=self._deadline_ns(reserve=reserve),
             )
             trial = self._measure(ask)
         self.outcome.trials.append(trial)
-        if trial.quality is not None:
-            self.outcome.qualities[numerics(config)] = trial.quality
         return trial
 
     def situation(self, best: Finished | None = None) -> Situation:
@@ -130,14 +127,10 @@ class Lab:
         )
         return f"{trial_id}+{taken}" if taken else trial_id
 
-    def _stored(
-        self, trial_id: str, config: ServingConfig, quality: QualityPart
-    ) -> Finished | None:
+    def _stored(self, trial_id: str, config: ServingConfig) -> Finished | None:
         stored = self.store.trial(trial_id)
         if stored is None or stored.config != config or stored.status == "interrupted":
             return None
-        if quality == "reference":
-            self.tools.judge.recall(self.store.fact("reference") or "")
         self.tools.say(f"`{trial_id}` was measured before ({stored.measured_at})")
         return stored
 
@@ -147,8 +140,6 @@ class Lab:
         measured = self.bench.run(ask)
         trial = finish(measured, level=self.inputs.level, measured_at=self.today())
         self.store.save_records(ask.id, measured.records)
-        if measured.reference is not None:
-            self.store.note("reference", measured.reference)
         self.store.save(trial)
         return trial
 

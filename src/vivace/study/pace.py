@@ -6,7 +6,6 @@ from vivace.core import ServingConfig
 
 #: Seconds from the start of an engine process to its first answer, and of ending it.
 START_S = 2.0
-QUALITY_S = 14.0
 MAKE_S = 8.0
 WARM_REQUESTS = 3
 #: The discarded requests warm the cache; their answers are cut short to save time.
@@ -23,6 +22,8 @@ class Pace:
     prompt_tokens: int = 1000
     output_tokens: int = 64
     new_tokens: int = 24
+    #: Scoring the quality texts once.
+    quality_s: float = 12.0
 
     def request_s(self, *, cached: bool) -> float:
         """One request alone."""
@@ -47,7 +48,7 @@ class Pace:
         single = self.singles(cached=cached) * self.request_s(cached=cached)
         ramp = min(10.0, 2 * self.request_s(cached=cached)) + self.request_s(cached=cached)
         load = self.window_s + ramp if loaded else 0.0
-        return START_S + self.warm_s(cached=cached) + single + load + QUALITY_S * quality
+        return START_S + self.warm_s(cached=cached) + single + load + self.quality_s * quality
 
     def learn(self, *, prefill_tps: float | None, decode_tps: float | None) -> "Pace":
         """The same with speeds that were measured."""

@@ -69,7 +69,7 @@ def _step(lever: Lever, option: Option, config: ServingConfig, pace: Pace) -> St
     made = changed.weights not in (config.weights, "source")
     # What depends on the case is mostly rejected after the single phase.
     loaded = about.shows_in == "loaded" or about.priority == 1
-    quality = about.changes_answers and changed.weights != "source"
+    quality = about.changes_answers and changed.weights != config.weights
     seconds = pace.trial_s(changed, loaded=loaded and not made, quality=quality)
     priority = 2 if made else about.priority
     seconds += MAKE_S if made else 0.0

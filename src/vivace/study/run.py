@@ -11,7 +11,6 @@ from vivace.study.lab import MARGIN_S, Lab
 from vivace.study.outcome import Outcome
 from vivace.study.plan import Plan, Step, fit, lever_steps
 from vivace.study.probe import probe
-from vivace.study.trial import QualityPart
 from vivace.study.validation import again_step, validate
 
 #: Ramp of one more load level, beside its window.
@@ -25,9 +24,9 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
         plan = lab.outcome.plan = make_plan(lab, levers)
         lab.tools.say(plan_words(plan, lab.inputs.budget_s))
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.
-        lab.outcome.unoptimised = _baseline(lab, "unoptimised", lab.start, "reference")
+        lab.outcome.unoptimised = _baseline(lab, "unoptimised", lab.start)
         stock = lab.tools.engine.stock()
-        lab.outcome.default = _baseline(lab, "engine-default", stock, "last")
+        lab.outcome.default = _baseline(lab, "engine-default", stock)
         best = ablate(lab, levers, plan)
         validate(lab, best)
     finally:
@@ -47,7 +46,7 @@ def make_plan(lab: Lab, levers: Sequence[Lever]) -> Plan:
 
     before = (
         step("unoptimised", "Baseline: unoptimised", lab.start, quality=True),
-        step("engine-default", "Baseline: engine default", stock, quality=True),
+        step("engine-default", "Baseline: engine default", stock, quality=False),
     )
     after = (step("winner", "Winner on held-out prompts", stock, quality=False),)
     steps = lever_steps(levers, lab.start, lab.situation(), lab.pace)
@@ -71,9 +70,9 @@ def plan_words(plan: Plan, budget_s: float) -> str:
     return "\n".join(lines)
 
 
-def _baseline(lab: Lab, name: str, config: ServingConfig, quality: QualityPart) -> Finished:
+def _baseline(lab: Lab, name: str, config: ServingConfig) -> Finished:
     levels = lab.inputs.concurrency
-    trial = lab.trial(name, config, split="validate", quality=quality, levels=levels, reserve=False)
+    trial = lab.trial(name, config, split="validate", levels=levels, reserve=False)
     if trial.status == "interrupted":
         raise EngineError(
             f"the budget of {lab.inputs.budget_s:.0f} s ended before both baselines were measured",

@@ -12,7 +12,6 @@ from typing import Literal
 from vivace.core import (
     EngineState,
     MemoryUse,
-    QualityResult,
     Record,
     Request,
     ServingConfig,
@@ -35,12 +34,9 @@ LOADED = (
     "throughput_tps",
     "goodput_rps",
 )
-EVERYTHING = ("ttft_cold_ms", "ttft_p50_ms", "tps_single", *LOADED)
 
 Split = Literal["tune", "validate"]
-#: When the quality is scored; `reference` learns what the others are compared with.
-QualityPart = Literal["no", "first", "last", "reference"]
-Phase = Literal["single", "loaded", "quality"]
+Phase = Literal["single", "loaded"]
 #: Called after each phase; a reason ends the trial there.
 Gate = Callable[["Measured", Phase], str]
 
@@ -59,7 +55,6 @@ class Ask:
     split: Split = "tune"
     singles: int = 6
     levels: tuple[int, ...] = (16,)
-    quality: QualityPart = "no"
     gate: Gate = always
     #: On the driver's clock; the trial gives up what it has not measured by then.
     deadline_ns: int | None = None
@@ -75,8 +70,6 @@ class Measured:
     samples: Samples = field(default_factory=Samples)
     by_level: dict[int, Samples] = field(default_factory=dict[int, Samples])
     memory: MemoryUse | None = None
-    quality: QualityResult | None = None
-    reference: str | None = None
     warmup_s: float | None = None
     wall_s: float = 0.0
     skipped: dict[str, str] = field(default_factory=dict[str, str])
@@ -136,18 +129,12 @@ class Bench:
         )
         measured.engine_args = dict(running.engine_args)
         measured.settings = dict(running.state().settings)
-        if ask.quality == "first":
-            self._quality(measured, running)
-            running.reset_cache()
-            begin = tools.driver.now_ns()
         requests = tools.workload.stream(ask.split)
         self._warm(measured, running, requests)
         measured.warmup_s = (tools.driver.now_ns() - begin) / 1e9
         self._single(measured, running, requests)
         self._loads(measured, running, requests)
         measured.memory = running.memory()
-        if ask.quality in ("last", "reference"):
-            self._quality(measured, running)
 
     def _warm(self, measured: Measured, running: Running, requests: Iterator[Request]) -> None:
         short = (_shortened(r) for r in islice(requests, WARM_REQUESTS))
@@ -186,14 +173,6 @@ class Bench:
         if measured.ask.levels:
             measured.samples = merge(measured.samples, measured.by_level[measured.ask.levels[-1]])
             self._gate(measured, "loaded", ())
-
-    def _quality(self, measured: Measured, running: Running) -> None:
-        judge = self.tools.judge
-        if measured.ask.quality == "reference":
-            measured.reference = judge.learn_reference(running)
-            return
-        measured.quality = judge.judge(running)
-        self._gate(measured, "quality", LOADED if measured.samples.single_ttft_ms else EVERYTHING)
 
     def _gate(self, measured: Measured, phase: Phase, unmeasured: Sequence[str]) -> None:
         reason = measured.ask.gate(measured, phase)

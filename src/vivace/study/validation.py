@@ -4,6 +4,7 @@ from vivace.study.finished import Finished, ratios
 from vivace.study.goal import below_floor, score
 from vivace.study.lab import Lab
 from vivace.study.plan import Step
+from vivace.study.scoring import settle_quality
 
 
 def again_step(lab: Lab) -> Step:
@@ -59,5 +60,5 @@ def _judge(lab: Lab) -> None:
 
 
 def _good(lab: Lab, trial: Finished) -> bool:
-    quality = lab.quality_of(trial.config)
+    quality = settle_quality(lab, trial.config)
     return quality is None or quality.verdict == "pass"

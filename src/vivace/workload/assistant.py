@@ -5,7 +5,7 @@ from vivace.workload.questions import make_questions
 
 
 def make_assistant(*, seed: int) -> Workload:
-    """64 output tokens. The longest request has 1,174 tokens with the default model's tokenizer."""
+    """64 output tokens. The longest request has 1,166 tokens with the default model's tokenizer."""
     return make_questions(
         "assistant",
         seed=seed,

@@ -37,7 +37,7 @@ def make_copy(*, seed: int) -> Workload:
         requests_tune=_requests("tune", seed=seed, examples=examples),
         requests_validate=_requests("validate", seed=seed, examples=examples),
         prefixes=tuple(examples.values()),
-        max_request_tokens_hint=640,
+        max_request_tokens_hint=768,
     )
 
 
