@@ -64,6 +64,14 @@ def test_a_score_is_proven_when_its_interval_excludes_one():
     assert unclear is not None and not unclear.proven
 
 
+def test_a_ratio_without_an_interval_leaves_the_score_unproven():
+    lone = Ratio(ratio=3.0, lo=3.0, hi=3.0, proven=False)
+    total = score("balanced", {"tps_single": lone})
+    assert total is not None
+    assert (total.lo, total.hi) == (1.0, 3.0)
+    assert not total.proven
+
+
 def test_only_what_was_measured_is_scored():
     total = score("balanced", {"tps_single": ratio(4.0)})
     assert total is not None

@@ -168,6 +168,8 @@ def _run(lab: Lab, request: Request, model: Model, hardware: Hardware) -> Result
         )
         write_tuned(lab.store.folder / "tuned.yaml", tuned)
         files = {**files, "tuned": "tuned.yaml"}
+    environment = {key: about[key] for key in ("created", "command", "versions", "hardware")}
+    (lab.store.folder / "environment.json").write_bytes(msgspec.json.encode(environment))
     if state == "finished":
         lab.store.note("finished", _now())
     lab.tools.say(f"written to {lab.store.folder}: {', '.join(sorted(files.values()))}")

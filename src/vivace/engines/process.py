@@ -143,11 +143,12 @@ def exit_text(code: int) -> str:
 
 
 def new_log(workdir: Path, name: str) -> Path:
-    """An empty log file in `workdir` that no other start uses: `NAME-001.log`, `NAME-002.log` ..."""
-    workdir.mkdir(parents=True, exist_ok=True)
+    """An empty file in `workdir/logs` that no other start uses: `NAME-001.log`, `NAME-002.log` ..."""
+    folder = workdir / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
-        path = workdir / f"{name}-{number:03d}.log"
+        path = folder / f"{name}-{number:03d}.log"
         try:
             path.touch(exist_ok=False)
         except FileExistsError:

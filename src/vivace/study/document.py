@@ -233,7 +233,7 @@ def _plan(outcome: Outcome) -> list[Doc]:
     if plan is None:
         return []
     steps = (*plan.before, *plan.levers, *plan.after)
-    return [{"step": s.title, "seconds": round(s.seconds, 1), "chosen": s.chosen} for s in steps]
+    return [{"step": s.title, "seconds": round(s.seconds, 1)} for s in steps if s.chosen]
 
 
 def _trial(trial: Finished) -> Doc:

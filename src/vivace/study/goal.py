@@ -38,6 +38,9 @@ def score(goal: Goal, ratios: Mapping[Metric, Ratio], only: Sequence[Metric] = (
     up = math.sqrt(sum((math.log(g.hi) - math.log(g.ratio)) ** 2 for g in gains)) / len(gains)
     down = math.sqrt(sum((math.log(g.ratio) - math.log(g.lo)) ** 2 for g in gains)) / len(gains)
     lo, hi = math.exp(mean - down), math.exp(mean + up)
+    if any(g.lo == g.hi != 1 and not g.proven for g in gains):
+        # One sample on a side has no interval: nothing is known about the spread of the score.
+        lo, hi = min(lo, 1.0), max(hi, 1.0)
     return Ratio(ratio=math.exp(mean), lo=lo, hi=hi, proven=lo > 1 or hi < 1)
 
 

@@ -28,9 +28,13 @@ class EngineJudge(Judge):
         self._reference = score(running.url, self._documents, slots=_slots(running))
         return dump_scores(self._reference).decode()
 
-    def recall(self, stored: str) -> None:
-        """Use the scores of an earlier run."""
-        self._reference = parse_scores(stored.encode())
+    def recall(self, stored: str) -> bool:
+        """Use the scores of an earlier run, if they are of the same documents."""
+        scores = parse_scores(stored.encode())
+        if scores.keys() != {d.id for d in self._documents}:
+            return False
+        self._reference = scores
+        return True
 
     def judge(self, running: Running) -> QualityResult:
         """Compare a candidate; scoring stops early when it is clearly failing."""

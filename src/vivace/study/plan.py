@@ -89,7 +89,8 @@ def fit(
             if chosen[index].priority == priority:
                 chosen[index] = replace(chosen[index], chosen=False)
     firsts = [s for s in chosen if s.priority == 1 and s.name in BUNDLE]
-    bundled = any(not s.chosen for s in firsts)
+    # With some slack: a first lever without room at the end would leave the study without its point.
+    bundled = any(not s.chosen for s in firsts) or sum(s.seconds for s in firsts) * SLACK > room
     one_s = max((s.seconds for s in after), default=0.0)
     direct = bundled and room < one_s
     return Plan(
@@ -101,5 +102,6 @@ def fit(
     )
 
 
+SLACK = 1.2
 #: Tried as one step when the budget has no room for one after another.
 BUNDLE = ("prefix_cache", "weights:source", "warm_prefix")

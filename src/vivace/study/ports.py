@@ -25,8 +25,8 @@ class Judge(Protocol):
         """Score the texts on an engine that runs the 16-bit reference; text for `recall`."""
         ...
 
-    def recall(self, stored: str) -> None:
-        """Take the reference from what an earlier run of the study stored."""
+    def recall(self, stored: str) -> bool:
+        """Take the reference that an earlier run stored; False when it is of other texts."""
         ...
 
     def judge(self, running: Running) -> QualityResult:

@@ -45,16 +45,16 @@ def make_plan(lab: Lab, levers: Sequence[Lever]) -> Plan:
         return Step(name=name, title=title, seconds=seconds)
 
     before = (
-        step("unoptimised", "Baseline: unoptimised", lab.start, quality=True),
+        step("unoptimised", "Baseline: unoptimised", lab.start, quality=False),
         step("engine-default", "Baseline: engine default", stock, quality=False),
+        Step(name="reference", title="Quality of the 16-bit reference", seconds=lab.pace.quality_s),
     )
     after = (step("winner", "Winner on held-out prompts", stock, quality=False),)
     steps = lever_steps(levers, lab.start, lab.situation(), lab.pace)
     room_s = lab.inputs.budget_s - lab.elapsed_s - MARGIN_S
     plan = fit(before, steps, after, budget_s=room_s)
     roomy = fit(before, steps, (*after, again_step(lab)), budget_s=room_s)
-    dropped = any(s.priority == 1 and not s.chosen for s in roomy.levers)
-    return plan if dropped else roomy
+    return roomy if all(s.chosen for s in roomy.levers) else plan
 
 
 def plan_words(plan: Plan, budget_s: float) -> str:

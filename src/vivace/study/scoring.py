@@ -47,9 +47,7 @@ def _know_reference(lab: Lab) -> None:
     if lab.reference_known:
         return
     stored = lab.store.fact("reference")
-    if stored is not None:
-        lab.tools.judge.recall(stored)
-    else:
+    if stored is None or not lab.tools.judge.recall(stored):
         lab.tools.say("quality texts through the 16-bit reference")
         begin_s = lab.elapsed_s
         running = _start(lab, lab.start)

@@ -26,6 +26,7 @@ def validate(lab: Lab, best: Finished) -> None:
         else:
             words = f"the winner could not be measured on held-out prompts: {winner.reason}"
             lab.outcome.warnings.append(("validation_failed", words))
+    # A lever that is there to be tried comes first; what is left goes to the baselines.
     if lab.left_s(reserve=False) >= again_step(lab).seconds:
         lab.outcome.unoptimised = _again(lab, lab.unoptimised)
         lab.outcome.default = _again(lab, lab.default)
