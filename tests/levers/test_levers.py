@@ -61,7 +61,7 @@ def test_no_lever_offers_what_is_already_on(found: Lever):
     for option in found.options(config, SITUATION):
         if not option.impossible:
             again = found.options(option.apply(config), SITUATION)
-            assert option.change not in [o.change for o in again]
+            assert option.change not in [o.change for o in again if not o.impossible]
 
 
 def test_names_are_unique():
@@ -167,6 +167,15 @@ def test_static_batching_needs_slots_and_requests_at_once():
     assert only("static_batching", config).apply(config).continuous_batching is False
     alone = replace(SITUATION, concurrency=1)
     assert only("static_batching", config, alone).impossible
+
+
+def test_half_the_slots_are_tried_where_there_are_four():
+    config = replace(BASE, slots=16, context_tokens=1280)
+    assert only("fewer_slots", config).apply(config).slots == 8
+    four = replace(config, slots=4)
+    assert only("fewer_slots", four).apply(four).slots == 2
+    assert "not even 4" in only("fewer_slots", replace(config, slots=3)).impossible
+    assert "not even 4" in only("fewer_slots", replace(config, slots=None)).impossible
 
 
 def test_the_draft_is_the_smallest_type_that_can_be_made():

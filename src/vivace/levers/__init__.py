@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vivace.levers.base import Lever
 from vivace.levers.batching import StaticBatching
 from vivace.levers.draft import DraftCopy
+from vivace.levers.fewer_slots import FewerSlots
 from vivace.levers.flash_attention import FlashAttention
 from vivace.levers.kv_type import KvType
 from vivace.levers.ngram import NgramSpeculation
@@ -23,6 +24,7 @@ def all_levers() -> Sequence[Lever]:
         Slots(),
         WarmPrefix(),
         FlashAttention(),
+        FewerSlots(),
         NgramSpeculation(),
         DraftCopy(),
         KvType(),
