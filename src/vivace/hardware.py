@@ -71,6 +71,13 @@ def read_hardware() -> Hardware:
     )
 
 
+def free_memory_bytes() -> int:
+    """Memory that new processes may take without swapping, within the cgroup's limit."""
+    free = psutil.virtual_memory().available
+    limit, used = _memory_limit(), _read(_CGROUP / "memory.current")
+    return free if limit is None or used is None else min(free, max(0, limit - int(used)))
+
+
 def usable_cores(logical: int, quota: str | None = None) -> int:
     """Cores this process may use. `quota` is the text of cgroup v2's `cpu.max`; read if not given."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical

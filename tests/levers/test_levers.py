@@ -17,7 +17,7 @@ SHAPE = ModelShape(
 )  # fmt: skip
 SITUATION = Situation(
     shape=SHAPE,
-    cores=2,
+    cores=4,
     concurrency=16,
     request_tokens=1100,
     shared_prefixes=1,
@@ -105,6 +105,13 @@ def test_without_a_memory_limit_there_are_as_many_slots_as_requests_at_once():
     assert slots_that_fit(BASE, replace(SITUATION, concurrency=1)) == 2
 
 
+def test_without_a_gpu_there_are_at_most_four_slots_for_each_core():
+    two = replace(SITUATION, cores=2)
+    assert slots_that_fit(BASE, two) == 8
+    assert slots_that_fit(replace(BASE, gpu_layers=30), two) == 16
+    assert slots_that_fit(BASE, replace(SITUATION, cores=1)) == 4
+
+
 @pytest.mark.parametrize(
     ("limit_mib", "slots"),
     [(1000, 16), (550, 16), (549, 8), (325, 8), (324, 4), (213, 4), (157, 2), (156, None)],
@@ -157,7 +164,7 @@ def test_a_quantised_kv_cache_switches_flash_attention_on_again():
 
 
 def test_threads_leave_one_core_free_and_need_two():
-    assert only("threads").apply(BASE).threads == 1
+    assert only("threads").apply(BASE).threads == 3
     assert "one core" in only("threads", situation=replace(SITUATION, cores=1)).impossible
 
 
@@ -169,13 +176,16 @@ def test_static_batching_needs_slots_and_requests_at_once():
     assert only("static_batching", config, alone).impossible
 
 
-def test_half_the_slots_are_tried_where_there_are_four():
-    config = replace(BASE, slots=16, context_tokens=1280)
-    assert only("fewer_slots", config).apply(config).slots == 8
-    four = replace(config, slots=4)
-    assert only("fewer_slots", four).apply(four).slots == 2
-    assert "not even 4" in only("fewer_slots", replace(config, slots=3)).impossible
-    assert "not even 4" in only("fewer_slots", replace(config, slots=None)).impossible
+def test_twice_and_half_the_slots_are_tried_within_the_requests_at_once():
+    config = replace(BASE, slots=8, context_tokens=1280)
+    counts = {o.lever: o.change["slots"] for o in lever("slot_count").options(config, SITUATION)}
+    assert counts == {"slot_count:more": 16, "slot_count:fewer": 4}
+    assert only("slot_count", replace(config, slots=16)).change == {"slots": 8}
+
+
+@pytest.mark.parametrize("slots", [None, 1])
+def test_there_must_be_slots_to_change_their_number(slots: int | None):
+    assert "only one" in only("slot_count", replace(BASE, slots=slots)).impossible
 
 
 def test_the_draft_is_the_smallest_type_that_can_be_made():

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -209,6 +210,25 @@ def test_a_silent_stream_is_stalled_and_the_others_go_on() -> None:
     waited_s = (records[0].end_ns - records[0].pieces[0].t_ns) / 1e9
     assert 0.3 <= waited_s < WAIT_S
     assert (records[0].error or "").startswith("no data for 0.")
+
+
+def test_a_request_waits_in_a_queue_as_long_as_others_are_answered() -> None:
+    def script(peer: Peer) -> None:
+        if b'"content":"hi"' in (peer.read_request() or b"") and peer.number == 1:
+            # Three others are answered before, one after the other.
+            assert over.wait(WAIT_S)
+        elif peer.number == 4:
+            time.sleep(0.2)
+            over.set()
+        else:
+            time.sleep(0.2)
+        peer.send(ANSWER)
+
+    over = threading.Event()
+    with Server(script) as server:
+        records = drive(server.url, 4, concurrency=2, stall_s=0.5)
+    assert [r.status for r in records] == ["ok"] * 4
+    assert (records[0].end_ns - records[0].sent_ns) / 1e9 > 0.5
 
 
 def test_keep_alive_comments_hold_a_stall_off() -> None:

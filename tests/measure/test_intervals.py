@@ -13,7 +13,7 @@ from vivace.measure.bootstrap import (
     independent_rows,
     log_error,
     resample,
-    t_975,
+    t_quantile,
 )
 from vivace.measure.percentile import Array
 from vivace.measure.statistic import RATIO_OF_SUMS, Statistic, percentile_of
@@ -44,23 +44,22 @@ def covered(
     return hits / 300
 
 
-@pytest.mark.parametrize("freedom", range(1, 41))
-def test_t_is_the_quantile_of_students_distribution(freedom: int):
-    # to the third digit up to 10, then a little too large rather than too small
-    x = np.linspace(0, t_975(freedom), 20001)
-    scale = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * math.pi)
+@pytest.mark.parametrize("confidence", [0.95, 0.975, 0.9875, 0.99])
+@pytest.mark.parametrize("freedom", [*range(1, 41), 100])
+def test_t_is_the_quantile_of_students_distribution(freedom: int, confidence: float):
+    x = np.linspace(0, t_quantile(freedom, confidence), 40001)
+    log_scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    scale = math.exp(log_scale) / math.sqrt(freedom * math.pi)
     density = scale * (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
     middle = 2 * float(((density[1:] + density[:-1]) / 2 * np.diff(x)).sum())
-    assert -3e-5 < middle - 0.95 < (3e-5 if freedom <= 10 else 9e-4)
+    assert middle == pytest.approx(confidence, abs=1e-4)
 
 
-def test_t_between_whole_degrees_is_the_larger_and_ends_at_the_normal():
-    assert t_975(2.99) == t_975(2)
-    assert t_975(9.99) == t_975(9)
-    assert t_975(10) == 2.228
-    assert t_975(20) == pytest.approx((2.228 + 1.959964) / 2)
-    assert t_975(0.9999) == t_975(1)
-    assert t_975(math.inf) == pytest.approx(1.959964, abs=1e-6)
+def test_t_falls_with_the_degrees_of_freedom_and_ends_at_the_normal():
+    values = [t_quantile(f) for f in (0.9, 1, 1.9, 2, 2.4, 3, 7.5, 30, 1e6, math.inf)]
+    assert values == sorted(values, reverse=True)
+    assert t_quantile(0.9) == t_quantile(1)
+    assert t_quantile(math.inf) == pytest.approx(1.959964, abs=1e-6)
 
 
 def test_no_rows_have_no_interval():
@@ -75,7 +74,7 @@ def test_two_values_use_students_t_on_the_logarithm():
     # 100 and 400: the log's standard deviation is ln 4 / sqrt 2, its standard error ln 4 / 2,
     # times 1.2533 for a median and 12.706 for one degree of freedom; the median is 250.
     found = interval(MEDIAN, seen(100, 400))
-    factor = math.exp(12.706 * math.sqrt(math.pi / 2) * math.log(4) / 2)
+    factor = math.exp(12.706205 * math.sqrt(math.pi / 2) * math.log(4) / 2)
     assert found.lo == pytest.approx(250 / factor)
     assert found.hi == pytest.approx(250 * factor)
     assert found.reason == ""
@@ -89,7 +88,7 @@ def test_few_pairs_use_the_jackknife():
     error = influence.std(ddof=1) / math.sqrt(3)
     found = log_error(RATIO_OF_SUMS, rows)
     assert found == LogError(error=pytest.approx(error), freedom=2)
-    assert interval(RATIO_OF_SUMS, rows).hi == pytest.approx(15 * math.exp(4.303 * error))
+    assert interval(RATIO_OF_SUMS, rows).hi == pytest.approx(15 * math.exp(4.30265 * error))
 
 
 def test_values_without_a_logarithm_have_no_small_interval():
@@ -149,7 +148,7 @@ def test_resampling_starts_where_the_samples_reach_far_enough(statistic: Statist
     spread = log_error(statistic, rows[1:])
     assert fewer.hi is not None and spread is not None
     value = float(statistic.of(rows[1:]))
-    assert math.log(fewer.hi / value) == pytest.approx(t_975(few - 2) * spread.error)
+    assert math.log(fewer.hi / value) == pytest.approx(t_quantile(few - 2) * spread.error)
 
 
 def test_equal_seeds_draw_the_same():

@@ -81,6 +81,7 @@ def make_bed(
         shape=SHAPE,
         weight_types=TYPES,
         cores=cores,
+        free_memory=lambda: 2**34,
         workdir=folder,
         say=said.append,
     )

@@ -65,17 +65,18 @@ def test_a_hang_stalls_what_waits_and_what_was_writing():
     requests = [request(100, "a"), request(100, "b", max_tokens=21), request(100, "c")]
     records = bench.ask(*requests, concurrency=3, stall_s=5.0)
     assert statuses(records) == ["ok", "stalled", "stalled"]
-    # silent since 400 ms (b wrote its 11th token then) and since the start (c)
-    assert [(r.end_ns - r.sent_ns) / 1e9 for r in records[1:]] == [5.4, 5.0]
+    # silent since 400 ms: b wrote its 11th token then, and until then c may have been in a queue
+    assert [(r.end_ns - r.sent_ns) / 1e9 for r in records[1:]] == [5.4, 5.4]
     assert [len(r.pieces) for r in records[1:]] == [11, 0]
     assert bench.running.failure() is None
 
 
-def test_waiting_in_a_long_queue_is_a_stall_too():
+def test_waiting_in_a_long_queue_is_no_stall_while_others_are_answered():
     bench = Bench(Script(prefix_cache=False))
     # each takes 2 s of prompt and 0.2 s of answer
     records = bench.ask(*(request(2000, n) for n in "abc"), concurrency=3, stall_s=5.0)
-    assert statuses(records) == ["ok", "ok", "stalled"]
+    assert statuses(records) == ["ok", "ok", "ok"]
+    assert (records[2].ttft_ms or 0) > 5000
 
 
 def test_every_nth_request_is_refused():

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from vivace.levers.base import Lever
 from vivace.levers.batching import StaticBatching
 from vivace.levers.draft import DraftCopy
-from vivace.levers.fewer_slots import FewerSlots
 from vivace.levers.flash_attention import FlashAttention
 from vivace.levers.kv_type import KvType
 from vivace.levers.ngram import NgramSpeculation
 from vivace.levers.prefix_cache import PrefixCache
+from vivace.levers.slot_count import SlotCount
 from vivace.levers.slots import Slots
 from vivace.levers.threads import Threads
 from vivace.levers.warm_prefix import WarmPrefix
@@ -25,7 +25,7 @@ def all_levers() -> Sequence[Lever]:
         FlashAttention(),
         Slots(),
         WarmPrefix(),
-        FewerSlots(),
+        SlotCount(),
         NgramSpeculation(),
         DraftCopy(),
         KvType(),

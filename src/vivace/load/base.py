@@ -39,6 +39,8 @@ class Driver(Protocol):
 
         Ends when `requests` is exhausted and answered, or when `until` says so; then what is in
         flight is cancelled and its records carry the pieces that had come (status `cancelled`).
+        A stream that is silent for `stall_s` is given up (`stalled`); so is a request without a
+        first byte while none of the others gets one either.
         """
         ...
 

@@ -94,7 +94,7 @@ class ClosedLoop:
             self._slots.add(_Slot(Connection(self.address, self.kernel), job))
         wave = list(self._slots)
         connect_all([slot.connection for slot in wave], self.connect_s)
-        self._start_ns = time.perf_counter_ns()
+        self._start_ns = self._heard_ns = time.perf_counter_ns()
         for slot in wave:
             self._selector.register(slot.connection.socket, _READ, slot)
             if slot.connection.connected:
@@ -114,6 +114,7 @@ class ClosedLoop:
                     self._selector.modify(slot.connection.socket, _READ, slot)
             if mask & _READ:
                 slot.exchange.on_readable()
+                self._heard_ns = time.perf_counter_ns()
             self._look(slot, slot.exchange)
             if self._stopped:
                 return
@@ -204,7 +205,12 @@ class ClosedLoop:
         self._next(slot, reusable=False)
 
     def _check_deadlines(self, now_ns: int) -> None:
+        # While others get their answers, a request without a first byte waits in a queue.
+        queue_ns = self._heard_ns + int(self.stall_s * 1e9)
         for slot in list(self._slots):
+            waits = slot.exchange is not None and slot.exchange.first_piece_ns is None
+            if waits and now_ns < queue_ns:
+                continue
             if slot.exchange is not None and now_ns >= slot.exchange.deadline_ns:
                 slot.exchange.on_deadline(now_ns)
                 self._finish(slot, slot.exchange)

@@ -24,9 +24,11 @@ class SteadyWindow:
     start_ns: int | None = None
     end_ns: int | None = None
     _finished_at_open: int = 0
+    _last_ns: int | None = None
 
     def __call__(self, progress: Progress) -> bool:
         elapsed_s = (progress.now_ns - progress.start_ns) / 1e9
+        self._last_ns = progress.last_finish_ns
         if self.start_ns is None:
             ramped = progress.first_tokens >= self.concurrency or elapsed_s >= self.ramp_cap_s
             if ramped and progress.last_finish_ns == progress.now_ns:
@@ -40,3 +42,10 @@ class SteadyWindow:
             self.end_ns = progress.last_finish_ns
             return True
         return elapsed_s >= self.limit_s
+
+    def close(self, *, shortest_s: float) -> bool:
+        """Whether the window is whole; one that was cut short closes where a request ended last."""
+        if self.end_ns is None and self.start_ns is not None and self._last_ns is not None:
+            whole = self._last_ns - self.start_ns >= shortest_s * 1e9
+            self.end_ns = self._last_ns if whole else None
+        return self.end_ns is not None

@@ -1,4 +1,4 @@
-"""Two configurations side by side: the ratio of a metric with its 95 % interval."""
+"""Two configurations side by side: the ratio of a metric with its interval."""
 
 import math
 
@@ -6,12 +6,13 @@ import numpy as np
 
 from vivace.core import LOWER_IS_BETTER, MemoryUse, Metric, Ratio
 from vivace.measure.bootstrap import (
+    CONFIDENCE,
     LogError,
     central_range,
     independent_rows,
     log_error,
     resample,
-    t_975,
+    t_quantile,
 )
 from vivace.measure.estimate import lower_bound_reason
 from vivace.measure.metrics import definition
@@ -27,6 +28,7 @@ def compare(
     metric: Metric,
     *,
     seed: int,
+    confidence: float = CONFIDENCE,
     candidate_memory: MemoryUse | None = None,
     reference_memory: MemoryUse | None = None,
 ) -> Ratio | None:
@@ -39,7 +41,7 @@ def compare(
         return _compare_memory(candidate_memory, reference_memory)
     pairs = paired_logs(candidate, reference, metric)
     if pairs is not None:
-        ratio, lo, hi = paired_interval(pairs)
+        ratio, lo, hi = paired_interval(pairs, confidence=confidence)
         return Ratio(ratio=ratio, lo=lo, hi=hi, proven=lo > 1 or hi < 1)
     statistic = definition(metric).statistic
     above = definition(metric).rows(candidate)
@@ -50,7 +52,8 @@ def compare(
     if top <= 0 or bottom <= 0:
         return None
     ratio = top / bottom
-    ends = _interval(statistic, above, below, ratio=ratio, rng=np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    ends = _interval(statistic, above, below, ratio=ratio, rng=rng, confidence=confidence)
     if ends is None:
         return Ratio(ratio=ratio, lo=ratio, hi=ratio, proven=False)
     lo, hi = ends
@@ -80,7 +83,13 @@ def _compare_memory(candidate: MemoryUse | None, reference: MemoryUse | None) ->
 
 
 def _interval(
-    statistic: Statistic, above: Array, below: Array, *, ratio: float, rng: np.random.Generator
+    statistic: Statistic,
+    above: Array,
+    below: Array,
+    *,
+    ratio: float,
+    rng: np.random.Generator,
+    confidence: float,
 ) -> tuple[float, float] | None:
     """`None` where one side has no spread to judge by."""
     fewest = min(len(above), len(below))
@@ -88,12 +97,14 @@ def _interval(
         tops = resample(statistic, above, rng=rng)
         bottoms = resample(statistic, below, rng=rng)
         if tops.min() > 0 and bottoms.min() > 0:
-            return central_range(tops / bottoms, independent=independent_rows(statistic, fewest))
-    return _welch(log_error(statistic, above), log_error(statistic, below), ratio=ratio)
+            independent = independent_rows(statistic, fewest)
+            return central_range(tops / bottoms, independent=independent, confidence=confidence)
+    errors = log_error(statistic, above), log_error(statistic, below)
+    return _welch(*errors, ratio=ratio, confidence=confidence)
 
 
 def _welch(
-    above: LogError | None, below: LogError | None, *, ratio: float
+    above: LogError | None, below: LogError | None, *, ratio: float, confidence: float
 ) -> tuple[float, float] | None:
     """Student's t on the log ratio with Welch's degrees of freedom."""
     if above is None or below is None:
@@ -101,5 +112,5 @@ def _welch(
     variance = above.error**2 + below.error**2
     spread = above.error**4 / above.freedom + below.error**4 / below.freedom
     freedom = variance**2 / spread if spread else math.inf
-    factor = math.exp(t_975(freedom) * math.sqrt(variance))
+    factor = math.exp(t_quantile(freedom, confidence) * math.sqrt(variance))
     return ratio / factor, ratio * factor

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from vivace.core import Metric
-from vivace.measure.bootstrap import t_975
+from vivace.measure.bootstrap import CONFIDENCE, t_quantile
 from vivace.measure.samples import Samples
 
 #: Fewer common requests than this give no interval worth having.
@@ -25,11 +25,13 @@ def paired_logs(candidate: Samples, reference: Samples, metric: Metric) -> list[
     return [above[name] - below[name] for name in common]
 
 
-def paired_interval(logs: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of the ratios with its 95 % interval: Student's t on the logarithms."""
+def paired_interval(
+    logs: Sequence[float], *, confidence: float = CONFIDENCE
+) -> tuple[float, float, float]:
+    """Geometric mean of the ratios with its interval: Student's t on the logarithms."""
     mean = statistics.fmean(logs)
     error = statistics.stdev(logs) / math.sqrt(len(logs))
-    reach = t_975(len(logs) - 1) * error
+    reach = t_quantile(len(logs) - 1, confidence) * error
     return math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
 
 

@@ -1,7 +1,7 @@
 """What the records of a trial boil down to: the samples that every number is computed from."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -127,6 +127,19 @@ def merge(*parts: Samples) -> Samples:
         output_tokens=tuple(n for p in parts for n in p.output_tokens),
         in_flight_share=_median(p.in_flight_share for p in parts),
         busy_share=_median(p.busy_share for p in parts),
+    )
+
+
+def prefer(fresh: Samples, stored: Samples) -> Samples:
+    """`fresh` where it has a single phase or a load, `stored` where it has not."""
+    single = fresh if fresh.single_ttft_ms else stored
+    loaded = fresh if fresh.cycles else stored
+    return replace(
+        loaded,
+        cold_ttft_ms=single.cold_ttft_ms,
+        single_ttft_ms=single.single_ttft_ms,
+        single_tps=single.single_tps,
+        single_ids=single.single_ids,
     )
 
 

@@ -6,34 +6,46 @@ from dataclasses import replace
 from vivace.core import AblationStatus, QualityResult, ServingConfig
 from vivace.errors import EngineError
 from vivace.levers.base import Lever, Option
-from vivace.study.decide import Decision, decide, early_end
+from vivace.measure.bootstrap import CONFIDENCE
+from vivace.study.decide import SINGLE, Decision, at_a_glance, decide, early_end
 from vivace.study.finished import Finished, finish, ratios
 from vivace.study.goal import score
-from vivace.study.lab import Lab, numerics
+from vivace.study.lab import Lab, Other, numerics
 from vivace.study.outcome import Tried
+from vivace.study.pace import BLOCK, follows, takes_load_turns
 from vivace.study.plan import BUNDLE, Plan
 from vivace.study.scoring import settle_quality
 from vivace.study.trial import Gate, Measured, Phase
+
+#: Most rounds of turns for one candidate. Each is a look at the data, so each decides with a
+#: share of the 5 % (Bonferroni): looking early does not make false claims more likely.
+LOOKS = 4
+STRICT = 1 - (1 - CONFIDENCE) / LOOKS
 
 
 def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
     """Try what the plan has chosen, then what there is time left for; the best configuration."""
     best = lab.unoptimised
+    direct = plan.direct
     if plan.bundled:
-        best = _keep(lab, best, _bundle(lab, levers, best, direct=plan.direct))
+        bundle = _bundle(lab, levers, best)
+        config = bundle.apply(best.config)
+        # What was slower than planned has taken the room of a separate validation.
+        direct = direct or lab.left_s() < lab.pace.judge_s + lab.pace.trial_s(config)
+        best = _keep(lab, best, _try(lab, None, bundle, best, held_out=direct))
     later: list[tuple[Lever, Option]] = []
     for lever in levers:
         for option in _options(lab, lever, best):
             now = option if option.impossible else _still(lab, lever, best, option.lever)
             if now is None or (plan.bundled and now.lever in BUNDLE):
                 continue
-            if plan.chooses(now.lever) or now.impossible:
+            if now.impossible or (plan.chooses(now.lever) and not direct):
                 best = _keep(lab, best, _try(lab, lever, now, best))
             else:
                 later.append((lever, now))
     for lever, option in sorted(later, key=lambda pair: pair[0].about.priority):
         now = _still(lab, lever, best, option.lever)
-        if plan.direct:
+        if direct:
             words = "the budget has room for one candidate"
             _keep(lab, best, _untried(lever, option, best, "not_tried", words))
         elif now is not None:
@@ -49,21 +61,22 @@ def _still(lab: Lab, lever: Lever, best: Finished, name: str) -> Option | None:
 def _keep(lab: Lab, best: Finished, tried: Tried) -> Finished:
     lab.outcome.ablation.append(tried)
     lab.tools.say(f"{tried.option.title}: {tried.decision.status}, {tried.decision.reason}")
-    kept = tried.decision.status == "kept" and tried.trial is not None
-    return tried.trial if kept and tried.trial is not None else best
+    if tried.decision.status == "kept" and tried.trial is not None:
+        lab.bench.keep()
+        return tried.trial
+    lab.bench.dismiss()
+    return best
 
 
-def _bundle(lab: Lab, levers: Sequence[Lever], best: Finished, *, direct: bool) -> Tried:
+def _bundle(lab: Lab, levers: Sequence[Lever], best: Finished) -> Option:
     config = best.config
     for lever in levers:
         for option in _options(lab, lever, replace(best, config=config)):
             if option.lever in BUNDLE and not option.impossible:
                 config = option.apply(config)
     change = {name: pair[1] for name, pair in best.config.diff(config).items()}
-    option = Option(
-        lever="bundle", title="Prefix cache, weights as shipped, warm slots", change=change
-    )
-    return _try(lab, None, option, best, held_out=direct)
+    title = "Prefix cache, weights as shipped, warm slots"
+    return Option(lever="bundle", title=title, change=change)
 
 
 def _options(lab: Lab, lever: Lever, best: Finished) -> Sequence[Option]:
@@ -82,31 +95,56 @@ def _try(
     if option.impossible:
         return _untried(lever, option, best, "infeasible", option.impossible)
     config = option.apply(best.config)
-    loaded = lever is not None and lever.about.shows_in == "loaded"
+    loaded = lever is None or lever.about.shows_in == "loaded"
     # Other weights are scored before their speed: most of what fails, fails there.
     scored = config.weights != best.config.weights and not _known(lab, config)
-    seconds = lab.pace.trial_s(config, loaded=loaded, quality=scored)
-    if lab.left_s(reserve=not held_out) < seconds:
-        words = f"the budget has no room for it: about {seconds:.0f} s"
-        return _untried(lever, option, best, "not_tried", words)
+    others = () if held_out else _reference(lab, best, config)
+    reference = best.config if others else None
+    plan = lab.outcome.plan
+    skips = plan is not None and plan.thrifty and lab.may_skip_loads and follows(config, reference)
+    trial_s = lab.pace.trial_s(config, loaded=loaded and not skips, reference=reference)
     try:
-        if scored and not _passes(settle_quality(lab, config)):
-            return _judged(lab, lever, option, best, config, trial=None)
+        if scored:
+            _need(lab, lab.pace.judge_s, held_out=held_out)
+            if not _passes(settle_quality(lab, config)):
+                return _judged(lab, lever, option, best, config, trial=None)
+        _need(lab, trial_s, held_out=held_out)
         trial = lab.trial(
             option.lever,
             config,
             split="validate" if held_out else "tune",
             gate=_gate(lab, lever, best),
-            levels=lab.inputs.concurrency if held_out else None,
+            levels=lab.inputs.concurrency if held_out else () if skips else None,
             reserve=not held_out,
+            others=others,
+            rounds=LOOKS if others else 1,
         )
         tried = _judged(lab, lever, option, best, config, trial=trial)
         if tried.decision.status != "kept" or _known(lab, config):
             return tried
         settle_quality(lab, config)
         return _judged(lab, lever, option, best, config, trial=trial)
+    except _NoRoom as error:
+        return _untried(lever, option, best, "not_tried", str(error))
     except EngineError as error:
         return _untried(lever, option, best, "crashed", f"while its quality was scored: {error}")
+
+
+class _NoRoom(Exception):
+    """The budget has no room for the next step."""
+
+
+def _need(lab: Lab, seconds: float, *, held_out: bool) -> None:
+    if lab.left_s(reserve=not held_out) < seconds:
+        raise _NoRoom(f"the budget has no room for it: about {seconds:.0f} s")
+
+
+def _reference(lab: Lab, best: Finished, config: ServingConfig) -> tuple[Other, ...]:
+    """Turns with the best so far; one that takes seconds for a request is only compared with."""
+    if lab.pace.slow(best.config):
+        return ()
+    loaded = takes_load_turns(config, best.config) or not best.samples.cycles
+    return (Other(id=best.id, config=best.config, loaded=loaded),)
 
 
 def _judged(
@@ -120,8 +158,7 @@ def _judged(
 ) -> Tried:
     """The decision on what is known; a trial that quality ruled out beforehand is `None`."""
     quality, seed = lab.quality_of(config), lab.inputs.seed
-    vs_previous = ratios(trial, best, seed=seed) if trial is not None else {}
-    vs_default = ratios(trial, lab.default, seed=seed) if trial is not None else {}
+    strict = ratios(trial, best, seed=seed, confidence=STRICT) if trial is not None else {}
     return Tried(
         lever=lever,
         option=option,
@@ -131,12 +168,13 @@ def _judged(
             best,
             lab.limits,
             quality=quality,
-            vs_previous=vs_previous,
-            vs_default=vs_default,
+            vs_previous=strict,
+            vs_default=ratios(trial, lab.default, seed=seed) if trial is not None else {},
+            noise_floor=lab.noise_floor,
         ),
         trial=trial,
         quality=quality,
-        vs_previous=vs_previous,
+        vs_previous=ratios(trial, best, seed=seed) if trial is not None else {},
         diff=best.config.diff(config),
     )
 
@@ -159,16 +197,25 @@ def _untried(
 def _gate(lab: Lab, lever: Lever | None, best: Finished) -> Gate:
     """Ends a trial whose outcome is settled, so that the budget goes to the others."""
     limits, seed = lab.limits, lab.inputs.seed
-    fits = limits.memory_fits(best)
+    # Where memory decides, every candidate is measured to the end.
+    open_end = not limits.memory_fits(best) or limits.goal == "memory"
 
-    def gate(measured: Measured, phase: Phase) -> str:
+    def gate(measured: Measured, phase: Phase) -> str | None:
         so_far = finish(measured, level=lab.inputs.level, measured_at="")
-        vs_previous = ratios(so_far, best, seed=seed)
+        vs_previous = ratios(so_far, best, seed=seed, confidence=STRICT)
+        single = score(limits.goal, vs_previous, SINGLE)
+        if phase == "glance":
+            return at_a_glance(single)
+        if open_end:
+            return ""
         if phase == "single":
-            about = lever.about if lever is not None else None
-            return early_end(about, limits, vs_previous=vs_previous, previous_fits=fits)
+            if lever is None or lever.about.shows_in == "loaded":
+                return ""
+            round_s = 4 * BLOCK * lab.pace.request_s(best.config)
+            last = len(measured.single_blocks) >= 2 * measured.ask.rounds
+            last = last or lab.left_s() < round_s + lab.window_s
+            return early_end(single, last=last)
         total = score(limits.goal, vs_previous)
-        lost = total is not None and total.hi < 1
-        return "a loss under load" if lost and fits and limits.goal != "memory" else ""
+        return "a loss under load" if total is not None and total.hi < 1 else ""
 
     return gate

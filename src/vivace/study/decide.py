@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vivace.core import AblationStatus, Goal, Metric, QualityResult, Ratio
-from vivace.levers.base import About
 from vivace.study.finished import Finished
 from vivace.study.goal import losses, score
 
 SINGLE: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single")
+#: Beyond this factor a score is clear without turns.
+CLEAR = 1.5
+#: A score below this is not worth another round.
+PROMISING = 1.02
 #: A memory reading below this share of the other counts as smaller.
 SMALLER = 0.98
 
@@ -47,21 +50,20 @@ def ratio_words(ratio: Ratio) -> str:
     return f"{ratio.ratio:.2f}x [{ratio.lo:.2f}, {ratio.hi:.2f}]"
 
 
-def early_end(
-    about: About | None,
-    limits: Limits,
-    *,
-    vs_previous: Mapping[Metric, Ratio],
-    previous_fits: bool,
-) -> str:
-    """Why a trial need not go on after its single phase; empty when it must."""
-    if about is None or about.shows_in != "single" or not previous_fits or limits.goal == "memory":
-        return ""
-    single = score(limits.goal, vs_previous, SINGLE)
+def at_a_glance(single: Ratio | None) -> str | None:
+    """After one block: a difference far beyond noise needs no turns with the reference."""
+    clear = single is not None and (single.lo > CLEAR or single.hi < 1 / CLEAR)
+    return "" if clear else None
+
+
+def early_end(single: Ratio | None, *, last: bool) -> str | None:
+    """After a round of turns: a reason to end, "" to go on with the load, `None` for another round."""
     if single is None or single.lo > 1:
         return ""
-    word = "a loss" if single.hi < 1 else "no proven gain"
-    return f"{word} for one request: {ratio_words(single)}"
+    if single.hi < 1:
+        return f"a loss for one request: {ratio_words(single)}"
+    hopeless = single.ratio < PROMISING
+    return f"no proven gain for one request: {ratio_words(single)}" if last or hopeless else None
 
 
 def decide(
@@ -72,37 +74,27 @@ def decide(
     quality: QualityResult | None,
     vs_previous: Mapping[Metric, Ratio],
     vs_default: Mapping[Metric, Ratio],
+    noise_floor: float = 1.0,
 ) -> Decision:
-    """Kept needs a proven gain in the goal, no proven loss beyond the floor, and quality."""
+    """Kept needs a proven gain in the goal beyond noise, no proven loss, and quality."""
     if quality is not None and quality.verdict != "pass":
         words = quality_words(quality, limits.quality_loss)
         doubt = "" if quality.verdict == "fail" else " is inconclusive and cannot win"
         return Decision(status="rejected", reason=words + doubt)
-    if trial is None:
-        return Decision(status="not_tried", reason="it was not measured")
-    if trial.status == "interrupted":
-        return Decision(status="not_tried", reason=trial.reason)
+    if trial is None or trial.status == "interrupted":
+        reason = trial.reason if trial is not None else "it was not measured"
+        return Decision(status="not_tried", reason=reason)
     if trial.status != "ok":
         return Decision(status=trial.status, reason=trial.reason)
-    return _on_measured(trial, previous, limits, vs_previous=vs_previous, vs_default=vs_default)
-
-
-def _on_measured(
-    trial: Finished,
-    previous: Finished,
-    limits: Limits,
-    *,
-    vs_previous: Mapping[Metric, Ratio],
-    vs_default: Mapping[Metric, Ratio],
-) -> Decision:
     fits, fitted = limits.memory_fits(trial), limits.memory_fits(previous)
-    if fitted and not fits:
-        return Decision(status="rejected", reason=_memory_words(trial, limits))
-    if fits and not fitted:
-        return Decision(status="kept", reason="brings the memory within the limit")
+    if fitted != fits:
+        words = "brings the memory within the limit" if fits else _memory_words(trial, limits)
+        return Decision(status="kept" if fits else "rejected", reason=words)
     if trial.reason:
         return Decision(status="rejected", reason=trial.reason)
-    return _by_speed(limits, vs_previous=vs_previous, vs_default=vs_default, fits=fits)
+    return _by_speed(
+        limits, vs_previous=vs_previous, vs_default=vs_default, fits=fits, noise_floor=noise_floor
+    )
 
 
 def _by_speed(
@@ -111,6 +103,7 @@ def _by_speed(
     vs_previous: Mapping[Metric, Ratio],
     vs_default: Mapping[Metric, Ratio],
     fits: bool,
+    noise_floor: float,
 ) -> Decision:
     lost = losses(vs_previous, vs_default)
     if lost:
@@ -125,7 +118,9 @@ def _by_speed(
     words = f"{limits.goal}: {ratio_words(total)}"
     if limits.goal == "memory":
         return _kept(total.ratio > 1 / SMALLER, words)
-    return _kept(total.lo > 1, words)
+    if total.lo > 1 and total.ratio <= noise_floor:
+        words += f", within the noise of {noise_floor:.2f}x"
+    return _kept(total.lo > 1 and total.ratio > noise_floor, words)
 
 
 def _kept(proven: bool, words: str) -> Decision:

@@ -10,6 +10,7 @@ from vivace.measure.samples import Samples
 from vivace.study.decide import quality_words
 from vivace.study.finished import Finished, ratios
 from vivace.study.lab import Lab
+from vivace.study.noise import band
 from vivace.study.outcome import Outcome, Tried
 
 Doc = dict[str, Any]
@@ -50,7 +51,10 @@ def study_document(lab: Lab, *, about: Mapping[str, object], state: str) -> Doc:
             "engine_defaults": {engine: _baseline(lab, default)} if default is not None else {},
         },
         "best_default": engine if default is not None else None,
-        "noise_band": {},
+        "noise_band": {
+            m: {"ratio_lo": _rounded(band(r)[0], 4), "ratio_hi": _rounded(band(r)[1], 4)}
+            for m, r in outcome.noise.items()
+        },
         "diagnosis": [],
         "ablation": [_tried(lab, t) for t in outcome.ablation],
         "leave_one_out": [],
@@ -188,9 +192,7 @@ def _tried(lab: Lab, tried: Tried) -> Doc:
         "attacks": list(about.attacks) if about is not None else [],
         "cost": about.cost if about is not None else "",
         "risk": about.risk if about is not None else "",
-        "config_diff": {
-            k: {"to": _plain(a), "from": _plain(b)} for k, (a, b) in tried.diff.items()
-        },
+        "config_diff": {k: [_plain(a), _plain(b)] for k, (a, b) in tried.diff.items()},
         "status": tried.decision.status,
         "reason": tried.decision.reason,
         "row": _row(lab, trial, tried.quality) if trial is not None else None,

@@ -12,10 +12,20 @@ from vivace.core import (
     ServingConfig,
     TrialStatus,
 )
+from vivace.measure.bootstrap import CONFIDENCE
 from vivace.measure.compare import compare
 from vivace.measure.row import make_row
-from vivace.measure.samples import Samples, merge
+from vivace.measure.samples import Samples, merge, prefer
 from vivace.study.trial import Measured
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """What another configuration did in turn with a trial."""
+
+    samples: Samples
+    single_blocks: tuple[Samples, ...] = ()
+    load_blocks: tuple[Samples, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +47,11 @@ class Finished:
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
     engine_args: Mapping[str, object] = field(default_factory=dict[str, object])
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    single_blocks: tuple[Samples, ...] = ()
+    load_blocks: tuple[Samples, ...] = ()
+    #: By the id of the other configuration's own trial.
+    in_turn: Mapping[str, Turn] = field(default_factory=dict[str, Turn])
+    notes: tuple[tuple[str, str], ...] = ()
 
     def row(self, *, seed: int, quality_loss: float | None) -> Row:
         """The contract's Row, one more per load level."""
@@ -46,16 +61,6 @@ class Finished:
         }
         whole = self._row(self.samples, self.concurrency, seed=seed, quality_loss=quality_loss)
         return replace(whole, by_concurrency=rows if len(rows) > 1 else {})
-
-    def with_more(self, other: "Finished") -> "Finished":
-        """The samples of a second block of the same configuration added to these."""
-        levels = self.by_level.keys() | other.by_level.keys()
-        empty = Samples()
-        by_level = {
-            level: merge(self.by_level.get(level, empty), other.by_level.get(level, empty))
-            for level in sorted(levels)
-        }
-        return replace(self, samples=merge(self.samples, other.samples), by_level=by_level)
 
     def _at(self, level: int) -> Samples:
         """Samples of one load level beside the single phase, which all levels share."""
@@ -99,18 +104,46 @@ def finish(measured: Measured, *, level: int, measured_at: str) -> Finished:
         engine_args=measured.engine_args,
         settings=measured.settings,
         measured_at=measured_at,
+        single_blocks=tuple(measured.single_blocks),
+        load_blocks=tuple(measured.load_blocks),
+        in_turn={
+            other.ask.id: Turn(
+                samples=other.samples,
+                single_blocks=tuple(other.single_blocks),
+                load_blocks=tuple(other.load_blocks),
+            )
+            for other in measured.others
+        },
+        notes=tuple(measured.notes),
     )
 
 
-def ratios(candidate: Finished, reference: Finished, *, seed: int) -> dict[Metric, Ratio]:
-    """Candidate divided by reference for every metric that both have."""
+def seen_with(candidate: Finished, reference: Finished) -> Finished:
+    """The reference as it was when it was measured in turn with the candidate, where it was."""
+    turn = candidate.in_turn.get(reference.id)
+    if turn is None:
+        return reference
+    samples = prefer(turn.samples, reference.samples)
+    by_level = {**reference.by_level, reference.concurrency: samples}
+    return replace(reference, samples=samples, by_level=by_level)
+
+
+def ratios(
+    candidate: Finished, reference: Finished, *, seed: int, confidence: float = CONFIDENCE
+) -> dict[Metric, Ratio]:
+    """Candidate divided by reference for every metric that both have.
+
+    Where both were measured in turn, only those blocks are compared.
+    """
     found: dict[Metric, Ratio] = {}
+    samples = seen_with(candidate, reference).samples
     for metric in METRICS:
         ratio = compare(
             candidate.samples,
-            reference.samples,
+            samples,
             metric,
             seed=seed,
+            confidence=confidence,
             candidate_memory=candidate.memory,
             reference_memory=reference.memory,
         )

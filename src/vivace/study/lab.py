@@ -1,23 +1,39 @@
 """Where trials are measured: time, store and tools of one run of a study in one place."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from vivace.core import QualityResult, ServingConfig
 from vivace.errors import EngineError
 from vivace.levers.base import Situation
 from vivace.measure.slo import Slo
+from vivace.study.bench import Bench
 from vivace.study.decide import Limits
 from vivace.study.finished import Finished, finish
+from vivace.study.goal import score
 from vivace.study.inputs import Inputs
 from vivace.study.outcome import Outcome
 from vivace.study.pace import Pace
 from vivace.study.ports import Tools
 from vivace.study.store import Store
-from vivace.study.trial import Ask, Bench, Gate, Split, always
+from vivace.study.trial import Ask, Gate, Split, always
 
 #: Spare seconds kept at the end for writing the report.
 MARGIN_S = 4.0
+
+#: A smaller gain is not worth a setting, however sure it is.
+SMALLEST = 1.01
+#: Engines get this much more than was seen, before two are put side by side.
+ROOM = 1.3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Other:
+    """Another configuration, to be measured in turn. `id` is that of its own trial."""
+
+    id: str
+    config: ServingConfig
+    loaded: bool = True
 
 
 @dataclass(slots=True)
@@ -71,7 +87,7 @@ class Lab:
     def left_s(self, *, reserve: bool = True) -> float:
         """Seconds left; with `reserve` without those that the validation needs."""
         plan = self.outcome.plan
-        held = plan.reserve_s if plan is not None and reserve else 0.0
+        held = plan.reserve_s * self.pace.slowness if plan is not None and reserve else 0.0
         return self.inputs.budget_s - self.elapsed_s - held - MARGIN_S
 
     def quality_of(self, config: ServingConfig) -> QualityResult | None:
@@ -87,23 +103,47 @@ class Lab:
         gate: Gate = always,
         levels: tuple[int, ...] | None = None,
         reserve: bool = True,
+        others: Sequence[Other] = (),
+        mirrored: bool = False,
+        rounds: int = 1,
     ) -> Finished:
-        """Measure, or take from the store what an earlier run of this study measured."""
+        """Measure, or take from the store what an earlier run of this study measured.
+
+        `others` are measured in turn with it, where there is memory for all of them.
+        """
         trial_id = self._unique(trial_id.replace(":", "-"))
         trial = self._stored(trial_id, config)
         if trial is None:
+            slow = self.pace.slow(config) and not others
             ask = Ask(
                 id=trial_id,
                 config=config,
                 split=split,
-                singles=self.pace.singles(cached=config.prefix_cache is not False),
+                salt=trial_id if split == "tune" else "",
+                rounds=0 if slow else rounds,
                 levels=(self.inputs.level,) if levels is None else levels,
                 gate=gate,
                 deadline_ns=self._deadline_ns(reserve=reserve),
             )
-            trial = self._measure(ask)
+            rivals = [
+                replace(ask, id=o.id, config=o.config, levels=ask.levels if o.loaded else ())
+                for o in others
+            ]
+            trial = self._measure(ask, rivals, mirrored=mirrored)
         self.outcome.trials.append(trial)
+        self.outcome.warnings.extend(trial.notes)
         return trial
+
+    @property
+    def may_skip_loads(self) -> bool:
+        """Whether a gain for one request alone can decide."""
+        return self.inputs.goal in ("balanced", "latency") and self.inputs.level > 1
+
+    @property
+    def noise_floor(self) -> float:
+        """The goal's score of the default against itself: a smaller gain is not told from noise."""
+        total = score(self.limits.goal, self.outcome.noise)
+        return SMALLEST if total is None else max(SMALLEST, total.ratio, 1 / total.ratio)
 
     def situation(self, best: Finished | None = None) -> Situation:
         """What levers may look at."""
@@ -134,14 +174,27 @@ class Lab:
         self.tools.say(f"`{trial_id}` was measured before ({stored.measured_at})")
         return stored
 
-    def _measure(self, ask: Ask) -> Finished:
+    def _measure(self, ask: Ask, rivals: Sequence[Ask], *, mirrored: bool) -> Finished:
         left = max(self.inputs.budget_s - self.elapsed_s, 0.0)
         self.tools.say(f"measuring `{ask.id}` ({left:.0f} s of the budget left)")
-        measured = self.bench.run(ask)
+        self.bench.together = self.fit_together(len(rivals) + 1)
+        measured = self.bench.run(ask, rivals, mirrored=mirrored)
         trial = finish(measured, level=self.inputs.level, measured_at=self.today())
+        if trial.status == "ok" and not trial.reason:
+            reference = rivals[0].config if trial.in_turn else None
+            expected_s = replace(self.pace, slowness=1.0).trial_s(ask.config, reference=reference)
+            self.pace = self.pace.surprised(expected_s=expected_s, took_s=trial.wall_s)
         self.store.save_records(ask.id, measured.records)
         self.store.save(trial)
         return trial
+
+    def fit_together(self, engines: int) -> bool:
+        """Whether so many engines of the largest size seen so far have room beside each other."""
+        largest = max(
+            (t.memory.total + t.memory.reserved for t in self.outcome.trials if t.memory), default=0
+        )
+        free = self.tools.free_memory()
+        return free is not None and engines * ROOM * largest <= free
 
     def _deadline_ns(self, *, reserve: bool) -> int:
         left_s = max(self.left_s(reserve=reserve), 1.0)

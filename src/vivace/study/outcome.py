@@ -38,4 +38,6 @@ class Outcome:
     qualities: dict[str, QualityResult] = field(default_factory=dict[str, QualityResult])
     warnings: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     trials: list[Finished] = field(default_factory=list[Finished])
+    #: By how much the default differed from itself: metric -> ratio of one half to the other.
+    noise: dict[Metric, Ratio] = field(default_factory=dict[Metric, Ratio])
     elapsed_s: float = 0.0

@@ -10,6 +10,12 @@ MAKE_S = 8.0
 WARM_REQUESTS = 3
 #: The discarded requests warm the cache; their answers are cut short to save time.
 WARM_TOKENS = 8
+#: Requests of one single block.
+BLOCK = 3
+#: A request that takes longer than this is slow: it gets one block and no turns.
+SLOW_S = 4.0
+#: Most that a surprise may lengthen later estimates.
+WORST = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,31 +30,55 @@ class Pace:
     new_tokens: int = 24
     #: Scoring the quality texts once.
     quality_s: float = 12.0
+    #: How much longer trials took than these figures say.
+    slowness: float = 1.0
 
-    def request_s(self, *, cached: bool) -> float:
+    def request_s(self, config: ServingConfig) -> float:
         """One request alone."""
-        prompt = self.new_tokens if cached else self.prompt_tokens
+        prompt = self.prompt_tokens if config.prefix_cache is False else self.new_tokens
         return prompt / self.prefill_tps + self.output_tokens / self.decode_tps
 
-    def singles(self, *, cached: bool) -> int:
-        """Requests of a single phase: enough for an interval, few where each takes seconds."""
-        return 3 if self.request_s(cached=cached) > 4.0 else 6
+    def slow(self, config: ServingConfig) -> bool:
+        """Whether a single block takes so long that one has to do."""
+        return self.request_s(config) > SLOW_S
 
-    def warm_s(self, *, cached: bool) -> float:
-        """The discarded requests."""
+    def warm_s(self, config: ServingConfig) -> float:
+        """The start and the discarded requests."""
         first = self.prompt_tokens / self.prefill_tps
-        rest = first if not cached else self.new_tokens / self.prefill_tps
-        return first + (WARM_REQUESTS - 1) * rest + WARM_REQUESTS * WARM_TOKENS / self.decode_tps
+        rest = first if config.prefix_cache is False else self.new_tokens / self.prefill_tps
+        warm = first + (WARM_REQUESTS - 1) * rest + WARM_REQUESTS * WARM_TOKENS / self.decode_tps
+        return START_S + warm
+
+    def load_s(self, config: ServingConfig, window_s: float | None = None) -> float:
+        """One load block: ramp, window, and the request that closes it."""
+        request_s = self.request_s(config)
+        ramp_s = min(10.0, request_s if config.slots == 1 else 2 * request_s)
+        return (self.window_s if window_s is None else window_s) + ramp_s + request_s
 
     def trial_s(
-        self, config: ServingConfig, *, loaded: bool = True, quality: bool = False
+        self,
+        config: ServingConfig,
+        *,
+        loaded: bool = True,
+        quality: bool = False,
+        reference: ServingConfig | None = None,
     ) -> float:
-        """A whole trial of `config`."""
-        cached = config.prefix_cache is not False
-        single = self.singles(cached=cached) * self.request_s(cached=cached)
-        ramp = min(10.0, 2 * self.request_s(cached=cached)) + self.request_s(cached=cached)
-        load = self.window_s + ramp if loaded else 0.0
-        return START_S + self.warm_s(cached=cached) + single + load + self.quality_s * quality
+        """A whole trial of `config`, with one round of turns where there is a reference."""
+        blocks = 1 if self.slow(config) else 2
+        seconds = self.warm_s(config) + blocks * BLOCK * self.request_s(config)
+        if reference is not None:
+            seconds += 2 * BLOCK * self.request_s(reference)
+        if loaded and takes_load_turns(config, reference):
+            half_s = self.window_s / 2
+            seconds += 2 * self.load_s(config, half_s) + self.load_s(reference or config, half_s)
+        elif loaded:
+            seconds += self.load_s(config)
+        return self.slowness * seconds + self.quality_s * quality
+
+    @property
+    def judge_s(self) -> float:
+        """Scoring the quality of one configuration in an engine of its own."""
+        return START_S + self.quality_s
 
     def learn(self, *, prefill_tps: float | None, decode_tps: float | None) -> "Pace":
         """The same with speeds that were measured."""
@@ -57,3 +87,22 @@ class Pace:
             prefill_tps=prefill_tps or self.prefill_tps,
             decode_tps=decode_tps or self.decode_tps,
         )
+
+    def surprised(self, *, expected_s: float, took_s: float) -> "Pace":
+        """Later estimates follow a trial that took longer than these figures alone say.
+
+        They go halfway back when one is shorter.
+        """
+        seen = took_s / expected_s if expected_s > 0 else self.slowness
+        slowness = seen if seen > self.slowness else (seen + self.slowness) / 2
+        return replace(self, slowness=min(WORST, max(1.0, slowness)))
+
+
+def follows(config: ServingConfig, reference: ServingConfig | None) -> bool:
+    """Whether the load tells nothing new: one slot serves as fast as one request alone."""
+    return reference is not None and config.slots == reference.slots == 1
+
+
+def takes_load_turns(config: ServingConfig, reference: ServingConfig | None) -> bool:
+    """Whether a load is measured in turn: an engine of one slot serves as fast as one request alone."""
+    return reference is not None and config.slots != 1 and reference.slots != 1

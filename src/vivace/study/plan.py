@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from vivace.core import ServingConfig
 from vivace.levers.base import Lever, Option, Situation
-from vivace.study.pace import MAKE_S, Pace
+from vivace.study.pace import MAKE_S, Pace, follows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +27,8 @@ class Plan:
     levers: tuple[Step, ...]
     after: tuple[Step, ...]
     bundled: bool
+    #: What follows from other figures is not measured: see `pace.follows`.
+    thrifty: bool = False
     #: No room for a separate validation: the one candidate is measured on held-out prompts at once.
     direct: bool = False
 
@@ -46,7 +48,12 @@ class Plan:
 
 
 def lever_steps(
-    levers: Sequence[Lever], start: ServingConfig, situation: Situation, pace: Pace
+    levers: Sequence[Lever],
+    start: ServingConfig,
+    situation: Situation,
+    pace: Pace,
+    *,
+    thrifty: bool = False,
 ) -> list[Step]:
     """The steps of every lever, on the assumption that those of priority 1 are kept."""
     config, steps = start, list[Step]()
@@ -56,38 +63,55 @@ def lever_steps(
             if option.impossible:
                 steps.append(Step(name=option.lever, title=option.title, seconds=0.0))
                 continue
-            steps.append(_step(lever, option, config, pace))
+            steps.append(_step(lever, option, config, pace, thrifty=thrifty))
         first = next((o for o in options if not o.impossible), None)
         if lever.about.priority == 1 and first is not None and lever.about.effort != "case":
             config = first.apply(config)
     return steps
 
 
-def _step(lever: Lever, option: Option, config: ServingConfig, pace: Pace) -> Step:
+def _step(
+    lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, thrifty: bool
+) -> Step:
     about = lever.about
     changed = option.apply(config)
     made = changed.weights not in (config.weights, "source")
     # What depends on the case is mostly rejected after the single phase.
-    loaded = about.shows_in == "loaded" or about.priority == 1
-    quality = about.changes_answers and changed.weights != config.weights
-    seconds = pace.trial_s(changed, loaded=loaded and not made, quality=quality)
+    loaded = about.shows_in == "loaded" or (about.priority == 1 and about.effort != "case")
+    reference = None if pace.slow(config) else config
+    if thrifty and follows(changed, reference):
+        loaded = False
+    if made:
+        # Mostly its quality settles it.
+        seconds = pace.judge_s
+    else:
+        quality = about.changes_answers
+        seconds = pace.trial_s(changed, loaded=loaded, quality=quality, reference=reference)
     priority = 2 if made else about.priority
     seconds += MAKE_S if made else 0.0
     return Step(name=option.lever, title=option.title, seconds=seconds, priority=priority)
 
 
+def _weight(step: Step) -> int:
+    """0 is left out last: what every study is about."""
+    return 0 if step.name in BUNDLE else step.priority
+
+
 def fit(
-    before: Sequence[Step], levers: Sequence[Step], after: Sequence[Step], *, budget_s: float
+    before: Sequence[Step],
+    levers: Sequence[Step],
+    after: Sequence[Step],
+    *,
+    budget_s: float,
+    thrifty: bool = False,
 ) -> Plan:
     """Leave out steps, the least important last ones first, until the plan fits the budget."""
     room = budget_s - sum(s.seconds for s in (*before, *after))
     chosen = list(levers)
-    for priority in (3, 2, 1):
-        for index in reversed(range(len(chosen))):
-            if sum(s.seconds for s in chosen if s.chosen) <= room:
-                break
-            if chosen[index].priority == priority:
-                chosen[index] = replace(chosen[index], chosen=False)
+    for index in sorted(range(len(chosen)), key=lambda i: (_weight(chosen[i]), i), reverse=True):
+        if sum(s.seconds for s in chosen if s.chosen) <= room:
+            break
+        chosen[index] = replace(chosen[index], chosen=False)
     firsts = [s for s in chosen if s.priority == 1 and s.name in BUNDLE]
     # With some slack: a first lever without room at the end would leave the study without its point.
     bundled = any(not s.chosen for s in firsts) or sum(s.seconds for s in firsts) * SLACK > room
@@ -98,6 +122,7 @@ def fit(
         levers=tuple(chosen),
         after=tuple(after),
         bundled=bundled,
+        thrifty=thrifty,
         direct=direct,
     )
 

@@ -53,5 +53,7 @@ class Tools:
     #: Weight types to try -> why not (`None`: fits), most careful first.
     weight_types: Mapping[str, str | None]
     cores: int
+    #: Memory that engines may still take, in bytes; `None` where only one may run at a time.
+    free_memory: Callable[[], int | None]
     workdir: Path
     say: Say

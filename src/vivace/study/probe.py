@@ -2,38 +2,35 @@
 
 from dataclasses import replace
 
-from vivace.core import Message, Record, Request, ServingConfig
+from vivace.core import Message, Record, ServingConfig
 from vivace.errors import EngineError
 from vivace.study.pace import Pace
 from vivace.study.ports import Tools
 
-PROBE_WORDS = 160
 PROBE_TOKENS = 16
 
 
 def probe(tools: Tools, pace: Pace, config: ServingConfig) -> Pace:
-    """Learn the pace of `config` from two short requests, the sizes from one of the workload."""
-    words = " ".join(f"{n} reports" for n in range(PROBE_WORDS // 2))
-    question = Message(role="user", content=f"Go on counting: {words}")
-    short = Request(id="probe", messages=(question,), max_tokens=PROBE_TOKENS)
-    typical = replace(next(tools.workload.stream("tune")), max_tokens=1, id="probe-typical")
+    """Learn the pace of `config` and the sizes from one request of the workload."""
+    first = next(tools.workload.stream("tune"))
+    typical = replace(first, max_tokens=min(first.max_tokens, PROBE_TOKENS), id="probe")
+    hello = replace(typical, messages=(Message(role="user", content="Hello"),), max_tokens=2)
     running = tools.engine.start(tools.files(config), config, workdir=tools.workdir)
     try:
-        requests = iter((short, short, typical))
-        records = tools.driver.closed_loop(running.url, requests, concurrency=1)
+        # The first request of all also reads the weights into memory.
+        requests = iter((hello, typical))
+        *_, record = tools.driver.closed_loop(running.url, requests, concurrency=1)
     finally:
         running.stop()
-    cold, _, long = records
-    if cold.status != "ok" or long.status != "ok":
-        bad = cold if cold.status != "ok" else long
+    if record.status != "ok":
         raise EngineError(
-            f"the engine could not answer the first request: {bad.error or bad.status}",
+            f"the engine could not answer the first request: {record.error or record.status}",
             hint="a prompt longer than the model's context? See the engine's log in `logs/`",
         )
     return replace(
-        pace.learn(prefill_tps=_prefill_tps(long), decode_tps=_decode_tps(cold)),
-        prompt_tokens=long.usage.prompt_tokens or pace.prompt_tokens,
-        output_tokens=next(tools.workload.stream("tune")).max_tokens,
+        pace.learn(prefill_tps=_prefill_tps(record), decode_tps=_decode_tps(record)),
+        prompt_tokens=record.usage.prompt_tokens or pace.prompt_tokens,
+        output_tokens=first.max_tokens,
     )
 
 

@@ -1,17 +1,19 @@
 """The course of a study: probe, plan, baselines, levers, validation."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vivace.core import ServingConfig
 from vivace.errors import EngineError
 from vivace.levers.base import Lever
 from vivace.study.ablation import ablate
 from vivace.study.finished import Finished
-from vivace.study.lab import MARGIN_S, Lab
+from vivace.study.lab import MARGIN_S, Lab, Other
+from vivace.study.noise import ITSELF, itself
 from vivace.study.outcome import Outcome
 from vivace.study.plan import Plan, Step, fit, lever_steps
 from vivace.study.probe import probe
-from vivace.study.validation import again_step, validate
+from vivace.study.validation import again_step, validate, winner_step
 
 #: Ramp of one more load level, beside its window.
 RAMP_S = 10.0
@@ -26,7 +28,8 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.
         lab.outcome.unoptimised = _baseline(lab, "unoptimised", lab.start)
         stock = lab.tools.engine.stock()
-        lab.outcome.default = _baseline(lab, "engine-default", stock)
+        lab.outcome.default = _baseline(lab, "engine-default", stock, twice=not plan.thrifty)
+        lab.outcome.noise = itself(lab.default, seed=lab.inputs.seed)
         best = ablate(lab, levers, plan)
         validate(lab, best)
     finally:
@@ -37,24 +40,32 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
 
 def make_plan(lab: Lab, levers: Sequence[Lever]) -> Plan:
     """The steps that fit the budget; the baselines a second time when there is room."""
-    stock, trial_s = lab.tools.engine.stock(), lab.pace.trial_s
+    stock, pace = lab.tools.engine.stock(), lab.pace
     more_levels_s = (len(lab.inputs.concurrency) - 1) * (lab.window_s + RAMP_S)
 
-    def step(name: str, title: str, config: ServingConfig, *, quality: bool) -> Step:
-        seconds = trial_s(config, quality=quality) + more_levels_s
-        return Step(name=name, title=title, seconds=seconds)
+    def before(*, twice: bool) -> tuple[Step, ...]:
+        once_s, itself_s = pace.trial_s(stock), pace.trial_s(stock, loaded=False)
+        default_s = once_s + (itself_s if twice else 0.0) + more_levels_s
+        first_s = pace.trial_s(lab.start) + more_levels_s
+        return (
+            Step(name="unoptimised", title="Baseline: unoptimised", seconds=first_s),
+            Step(name="engine-default", title="Baseline: engine default", seconds=default_s),
+            Step(name="reference", title="Quality of the reference", seconds=pace.judge_s),
+        )
 
-    before = (
-        step("unoptimised", "Baseline: unoptimised", lab.start, quality=False),
-        step("engine-default", "Baseline: engine default", stock, quality=False),
-        Step(name="reference", title="Quality of the 16-bit reference", seconds=lab.pace.quality_s),
-    )
-    after = (step("winner", "Winner on held-out prompts", stock, quality=False),)
-    steps = lever_steps(levers, lab.start, lab.situation(), lab.pace)
+    def after(*, mirrored: bool) -> Step:
+        step = winner_step(lab, mirrored=mirrored)
+        return replace(step, seconds=step.seconds + more_levels_s)
+
     room_s = lab.inputs.budget_s - lab.elapsed_s - MARGIN_S
-    plan = fit(before, steps, after, budget_s=room_s)
-    roomy = fit(before, steps, (*after, again_step(lab)), budget_s=room_s)
-    return roomy if all(s.chosen for s in roomy.levers) else plan
+    steps = lever_steps(levers, lab.start, lab.situation(), pace)
+    last = (after(mirrored=True), again_step(lab))
+    roomy = fit(before(twice=True), steps, last, budget_s=room_s)
+    if all(s.chosen for s in roomy.levers):
+        return roomy
+    steps = lever_steps(levers, lab.start, lab.situation(), pace, thrifty=lab.may_skip_loads)
+    last = (after(mirrored=False),)
+    return fit(before(twice=False), steps, last, budget_s=room_s, thrifty=True)
 
 
 def plan_words(plan: Plan, budget_s: float) -> str:
@@ -70,9 +81,16 @@ def plan_words(plan: Plan, budget_s: float) -> str:
     return "\n".join(lines)
 
 
-def _baseline(lab: Lab, name: str, config: ServingConfig) -> Finished:
-    levels = lab.inputs.concurrency
-    trial = lab.trial(name, config, split="validate", levels=levels, reserve=False)
+def _baseline(lab: Lab, name: str, config: ServingConfig, *, twice: bool = False) -> Finished:
+    """`twice`: in turn with itself, which shows how far equal engines differ here."""
+    trial = lab.trial(
+        name,
+        config,
+        split="validate",
+        levels=lab.inputs.concurrency,
+        reserve=False,
+        others=(Other(id=f"{name}{ITSELF}", config=config, loaded=False),) if twice else (),
+    )
     if trial.status == "interrupted":
         raise EngineError(
             f"the budget of {lab.inputs.budget_s:.0f} s ended before both baselines were measured",

@@ -14,6 +14,8 @@ from vivace.study.lab import Lab, numerics
 
 SLOTS = 4
 CONTEXT_TOKENS = 1024
+#: Itself, the reference and the candidate, which idle meanwhile.
+BESIDE = 3
 
 
 def settle_quality(lab: Lab, config: ServingConfig) -> QualityResult | None:
@@ -69,8 +71,6 @@ def _start(lab: Lab, config: ServingConfig) -> Running:
         context_tokens=min(CONTEXT_TOKENS, lab.tools.shape.context),
         prefix_cache=True,
     )
-    lab.bench.close()
-    lab.bench.current = lab.tools.engine.start(
-        lab.tools.files(wanted), wanted, workdir=lab.tools.workdir
-    )
-    return lab.bench.current
+    if not lab.fit_together(BESIDE):
+        lab.bench.close()
+    return lab.tools.engine.start(lab.tools.files(wanted), wanted, workdir=lab.tools.workdir)

@@ -152,8 +152,12 @@ class _Loop:
     def _drop_stalled(self, now: int) -> int:
         """Gives up requests that were silent for too long; returns when to look again."""
         oldest = now
+        heard = max(map(self.model.last_piece_ns, self.flying), default=now)
+        heard = max(heard, self.last_finish_ns or 0)
         for job in tuple(self.flying):
             last = self.model.last_piece_ns(job)
+            if not job.written:
+                last = max(last, heard)  # it waits in a queue while others get their answers
             if now - last < self.stall_ns:
                 oldest = min(oldest, last)
                 continue

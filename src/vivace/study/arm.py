@@ -1,0 +1,238 @@
+"""One engine under measurement, through any number of blocks.
+
+A Row is measured as `contract.md` says, in every arm alike: the first request after the start is
+the cold one, three are discarded, then requests one at a time, then the load; memory is read after
+the load while no other engine runs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+
+from vivace.core import EngineState, Record, Request, TrialStatus
+from vivace.engines.base import Running
+from vivace.errors import ConfigError, EngineError, EngineStartError
+from vivace.load.base import Progress, Until
+from vivace.load.steady import SteadyWindow
+from vivace.measure.samples import Samples, loaded_samples, merge, single_samples
+from vivace.measure.slo import Slo
+from vivace.quality.degenerate import wrong_output
+from vivace.study.pace import WARM_REQUESTS, WARM_TOKENS
+from vivace.study.ports import Tools
+from vivace.study.trial import Ask, Measured
+
+#: A window that the end of the budget cuts short still counts from this length on.
+SHORTEST_WINDOW_S = 8.0
+#: What waits for a slot never leaves the first wave within a ramp: an engine of one slot needs none.
+RAMP_CAP_S = 10.0
+SERIAL_RAMP_CAP_S = 3.0
+
+
+class Ended(Exception):
+    """The trial ends here; its status and reason are noted already."""
+
+
+@dataclass(slots=True)
+class Arm:
+    """An engine of one configuration. `begin` a trial, then any blocks, then `stop`."""
+
+    tools: Tools
+    slo: Slo
+    measured: Measured
+    running: Running | None = None
+    _singles: Iterator[Request] = field(init=False)
+    _loads: Iterator[Request] = field(init=False)
+    _before: Iterator[Request] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begin(self.measured.ask)
+
+    @property
+    def ask(self) -> Ask:
+        """What is measured now."""
+        return self.measured.ask
+
+    def begin(self, ask: Ask) -> None:
+        """A new trial of the same configuration; an engine that runs goes on running."""
+        self.measured = Measured(ask=ask)
+        workload = self.tools.workload
+        # Apart from each other: both sides of a comparison get the same single questions.
+        self._singles = workload.stream(ask.split, ask.salt)
+        self._loads = workload.stream(ask.split, f"{ask.salt}load")
+        self._before = workload.stream(ask.split, f"{ask.salt}before")
+        if self.running is not None:
+            self._note_engine(self.running)
+
+    def ready(self) -> Running:
+        """The engine, started and warmed where it does not run."""
+        if self.running is not None:
+            return self.running
+        tools, measured, ask = self.tools, self.measured, self.ask
+        files = tools.files(ask.config)
+        begin = tools.driver.now_ns()
+        running = self.running = tools.engine.start(
+            files, ask.config, workdir=tools.workdir, prefixes=tools.workload.prefixes
+        )
+        self._note_engine(running)
+        warm = islice(tools.workload.stream(ask.split, f"{ask.salt}warm"), WARM_REQUESTS)
+        records = self._drive("warm", (_shortened(r) for r in warm), concurrency=1)
+        cold = Samples(cold_ttft_ms=records[0].ttft_ms)
+        measured.samples = merge(measured.samples, cold)
+        measured.warmup_s = (tools.driver.now_ns() - begin) / 1e9
+        return running
+
+    def single(self, count: int) -> None:
+        """A block of `count` requests, one at a time."""
+        self.ready()
+        measured = self.measured
+        if self.ask.config.prefix_cache is not False:
+            # Both sides begin a block with the same request in the cache, whatever they did before.
+            before = (_shortened(r) for r in islice(self._before, 1))
+            self._drive("before", before, concurrency=1)
+        records = self._drive("single", islice(self._singles, count), concurrency=1)
+        faults = [wrong_output(r.text) for r in records if r.status == "ok"]
+        if faults and all(faults):
+            words = f"wrong output: {faults[0]} in each of {len(faults)} answers"
+            raise self.end("infeasible", words)
+        block = single_samples(records)
+        measured.single_blocks.append(block)
+        measured.samples = merge(measured.samples, block)
+
+    def load(self, level: int, window_s: float, *, decides: bool) -> None:
+        """A block with `level` requests at once, looked at in a steady window of `window_s`."""
+        running, measured = self.ready(), self.measured
+        serial = self.ask.config.slots == 1
+        window = SteadyWindow(
+            concurrency=level,
+            min_s=window_s,
+            ramp_cap_s=SERIAL_RAMP_CAP_S if serial else RAMP_CAP_S,
+        )
+        before = running.state()
+        staggered = chain(_staggered(islice(self._loads, level), level), self._loads)
+        records = self._drive(f"load-{level}", staggered, concurrency=level, until=window)
+        if window.start_ns is None or window.end_ns is None:
+            raise self.end("timeout", f"no steady window at {level} concurrent requests")
+        if window.end_ns - window.start_ns < window_s * 1e9:
+            seconds = (window.end_ns - window.start_ns) / 1e9
+            measured.notes.append(
+                (
+                    "short_window",
+                    f"`{self.ask.id}`: the budget ended its window after {seconds:.0f} s",
+                )
+            )
+        block = loaded_samples(
+            records,
+            window_ns=(window.start_ns, window.end_ns),
+            concurrency=level,
+            slo=self.slo,
+            busy_share=_busy_share(before, running.state()),
+        )
+        measured.by_level[level] = merge(measured.by_level.get(level, Samples()), block)
+        if decides:
+            measured.load_blocks.append(block)
+            measured.samples = merge(measured.samples, block)
+
+    def read_memory(self) -> None:
+        """Its peak; no other engine may run, for shared pages would count only in part."""
+        if self.running is not None:
+            self.measured.memory = self.running.memory()
+
+    def stop(self) -> None:
+        """End the engine, if it runs."""
+        running, self.running = self.running, None
+        if running is not None:
+            running.stop()
+
+    def fail(self, error: Exception) -> None:
+        """Note what an error means for the trial; the engine's own last words come first."""
+        measured = self.measured
+        if isinstance(error, Ended):
+            return
+        if isinstance(error, EngineStartError):
+            measured.status, measured.reason = error.outcome, str(error)
+            return
+        measured.status = "infeasible" if isinstance(error, ConfigError) else "crashed"
+        measured.reason = str(error)
+        self._note_death()
+
+    def end(self, status: TrialStatus, reason: str) -> Ended:
+        """To be raised: the trial ends here."""
+        self.measured.status, self.measured.reason = status, reason
+        return Ended()
+
+    def _drive(
+        self,
+        phase: str,
+        requests: Iterator[Request],
+        *,
+        concurrency: int,
+        until: Until | None = None,
+    ) -> list[Record]:
+        running, measured, driver = self.running, self.measured, self.tools.driver
+        if running is None:
+            raise EngineError(f"the engine of `{self.ask.id}` does not run")
+        deadline_ns = self.ask.deadline_ns
+
+        def late() -> bool:
+            return deadline_ns is not None and driver.now_ns() >= deadline_ns
+
+        def stop(progress: Progress) -> bool:
+            return (until is not None and until(progress)) or late()
+
+        records = driver.closed_loop(running.url, requests, concurrency=concurrency, until=stop)
+        measured.records.extend((phase, r) for r in records)
+        if running.failure() is not None:
+            self._note_death()
+            raise Ended
+        cut = isinstance(until, SteadyWindow) and until.close(shortest_s=SHORTEST_WINDOW_S)
+        if late() and not cut:
+            raise self.end("interrupted", "the budget ended during this trial")
+        self._check(phase, records)
+        return records
+
+    def _check(self, phase: str, records: Sequence[Record]) -> None:
+        if any(r.status == "stalled" for r in records):
+            raise self.end("timeout", f"no token for too long during {phase}")
+        bad = [r for r in records if r.status in ("error", "incomplete")]
+        done = [r for r in records if r.status == "ok"]
+        if bad and (not done or len(bad) > len(done)):
+            words = f"{len(bad)} of {len(records)} requests failed during {phase}: {bad[0].error}"
+            raise self.end("infeasible", words)
+        if not records:
+            raise self.end("timeout", f"no request was answered during {phase}")
+
+    def _note_engine(self, running: Running) -> None:
+        self.measured.engine_args = dict(running.engine_args)
+        self.measured.settings = dict(running.state().settings)
+
+    def _note_death(self) -> None:
+        death = self.running.failure() if self.running is not None else None
+        if death is not None:
+            self.measured.status, words = death
+            self.measured.reason = words or "the engine ended without a word"
+
+
+def _staggered(first: Iterator[Request], level: int) -> Iterator[Request]:
+    """The first wave with answers of growing length, so that the load does not move in lockstep.
+
+    Real users do not start and end together; without this a steady window would hold one wave.
+    """
+    for place, request in enumerate(first, start=1):
+        yield replace(request, max_tokens=max(1, request.max_tokens * place // level))
+
+
+def _shortened(request: Request) -> Request:
+    return replace(request, max_tokens=min(request.max_tokens, WARM_TOKENS))
+
+
+def _busy_share(before: EngineState, after: EngineState) -> float | None:
+    """Busy slots per step during the load / slots; `None` where the engine does not count steps."""
+    slots = after.settings.get("slots")
+    if not isinstance(slots, int) or before.steps_total is None or after.steps_total is None:
+        return None
+    steps = after.steps_total - before.steps_total
+    if steps <= 0 or before.busy_slots_per_step is None or after.busy_slots_per_step is None:
+        return None
+    busy = after.busy_slots_per_step * after.steps_total
+    busy -= before.busy_slots_per_step * before.steps_total
+    return busy / steps / slots
