@@ -117,7 +117,7 @@ def _try(
             levels=lab.inputs.concurrency if held_out else () if skips else None,
             reserve=not held_out,
             others=others,
-            rounds=LOOKS if others else 1,
+            rounds=LOOKS,
         )
         tried = _judged(lab, lever, option, best, config, trial=trial)
         if tried.decision.status != "kept" or _known(lab, config):

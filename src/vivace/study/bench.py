@@ -50,13 +50,13 @@ class Bench:
         if len(rivals) == 1 and not mirrored:
             self._kept = rivals[0]
         self._arms = [arm, *rivals]
+        arm.measured.others = [rival.measured for rival in rivals]
         try:
             self._measure(arm, rivals, mirrored=mirrored)
         except FAILURES as error:
             arm.fail(error)
         finally:
             measured = arm.measured
-            measured.others = [r.measured for r in rivals if r.measured.single_blocks]
             for side in self._arms:
                 if side is not self._kept and (side is not arm or measured.status != "ok"):
                     side.stop()

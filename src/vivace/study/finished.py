@@ -113,6 +113,7 @@ def finish(measured: Measured, *, level: int, measured_at: str) -> Finished:
                 load_blocks=tuple(other.load_blocks),
             )
             for other in measured.others
+            if other.single_blocks
         },
         notes=tuple(measured.notes),
     )
