@@ -57,7 +57,10 @@ def study_document(lab: Lab, *, about: Mapping[str, object], state: str) -> Doc:
         },
         "diagnosis": [],
         "ablation": [_tried(lab, t) for t in outcome.ablation],
-        "leave_one_out": [],
+        "leave_one_out": [
+            {"lever": o.lever, "vs_winner": ratio_data(o.vs_winner), "dropped": o.dropped}
+            for o in outcome.left_out
+        ],
         "winner": _winner(lab),
         "improved": outcome.improved,
         "meets_constraints": outcome.meets,

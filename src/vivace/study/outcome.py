@@ -23,6 +23,15 @@ class Tried:
     diff: dict[str, tuple[object, object]] = field(default_factory=dict[str, tuple[object, object]])
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """The winner without one of its levers, against the winner; `dropped` where it was better."""
+
+    lever: str
+    vs_winner: dict[Metric, Ratio]
+    dropped: bool
+
+
 @dataclass(slots=True)
 class Outcome:
     """Everything a study found; what is missing was not reached."""
@@ -31,6 +40,7 @@ class Outcome:
     unoptimised: Finished | None = None
     default: Finished | None = None
     ablation: list[Tried] = field(default_factory=list[Tried])
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     winner: Finished | None = None
     winner_quality: QualityResult | None = None
     improved: bool = False

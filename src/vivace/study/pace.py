@@ -28,6 +28,8 @@ class Pace:
     prompt_tokens: int = 1000
     output_tokens: int = 64
     new_tokens: int = 24
+    #: Decode speed of smaller weights against 16-bit ones.
+    smaller_gain: float = 1.2
     #: Scoring the quality texts once.
     quality_s: float = 12.0
     #: How much longer trials took than these figures say.
@@ -36,7 +38,8 @@ class Pace:
     def request_s(self, config: ServingConfig) -> float:
         """One request alone."""
         prompt = self.prompt_tokens if config.prefix_cache is False else self.new_tokens
-        return prompt / self.prefill_tps + self.output_tokens / self.decode_tps
+        gain = 1.0 if config.weights == "F16" else self.smaller_gain
+        return prompt / self.prefill_tps + self.output_tokens / (gain * self.decode_tps)
 
     def slow(self, config: ServingConfig) -> bool:
         """Whether a single block takes so long that one has to do."""

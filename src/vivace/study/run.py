@@ -1,5 +1,6 @@
 """The course of a study: probe, plan, baselines, levers, validation."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,8 +10,10 @@ from vivace.levers.base import Lever
 from vivace.study.ablation import ablate
 from vivace.study.finished import Finished
 from vivace.study.lab import MARGIN_S, Lab, Other
+from vivace.study.leave_one_out import leave_one_out
 from vivace.study.noise import ITSELF, itself
 from vivace.study.outcome import Outcome
+from vivace.study.pace import Pace
 from vivace.study.plan import Plan, Step, fit, lever_steps
 from vivace.study.probe import probe
 from vivace.study.validation import again_step, validate, winner_step
@@ -24,13 +27,16 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
     try:
         lab.pace = probe(lab.tools, lab.pace, lab.start)
         plan = lab.outcome.plan = make_plan(lab, levers)
-        lab.tools.say(plan_words(plan, lab.inputs.budget_s))
+        lab.tools.say(plan_words(plan, lab.inputs.budget_s - lab.elapsed_s))
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.
         lab.outcome.unoptimised = _baseline(lab, "unoptimised", lab.start)
         stock = lab.tools.engine.stock()
         lab.outcome.default = _baseline(lab, "engine-default", stock, twice=not plan.thrifty)
         lab.outcome.noise = itself(lab.default, seed=lab.inputs.seed)
-        best = ablate(lab, levers, plan)
+        lab.pace = seen(lab.pace, lab.unoptimised, lab.default)
+        plan = lab.outcome.plan = make_plan(lab, levers, measured=True)
+        lab.tools.say(plan_words(plan, lab.inputs.budget_s - lab.elapsed_s))
+        best = leave_one_out(lab, ablate(lab, levers, plan))
         validate(lab, best)
     finally:
         lab.bench.close()
@@ -38,8 +44,11 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
     return lab.outcome
 
 
-def make_plan(lab: Lab, levers: Sequence[Lever]) -> Plan:
-    """The steps that fit the budget; the baselines a second time when there is room."""
+def make_plan(lab: Lab, levers: Sequence[Lever], *, measured: bool = False) -> Plan:
+    """The steps that fit the budget; with room to spare nothing is left to other figures.
+
+    `measured`: both baselines are, so they take no more time.
+    """
     stock, pace = lab.tools.engine.stock(), lab.pace
     more_levels_s = (len(lab.inputs.concurrency) - 1) * (lab.window_s + RAMP_S)
 
@@ -47,10 +56,13 @@ def make_plan(lab: Lab, levers: Sequence[Lever]) -> Plan:
         once_s, itself_s = pace.trial_s(stock), pace.trial_s(stock, loaded=False)
         default_s = once_s + (itself_s if twice else 0.0) + more_levels_s
         first_s = pace.trial_s(lab.start) + more_levels_s
+        reference = Step(name="reference", title="Quality of the reference", seconds=pace.judge_s)
+        if measured:
+            return (reference,)
         return (
             Step(name="unoptimised", title="Baseline: unoptimised", seconds=first_s),
             Step(name="engine-default", title="Baseline: engine default", seconds=default_s),
-            Step(name="reference", title="Quality of the reference", seconds=pace.judge_s),
+            reference,
         )
 
     def after(*, mirrored: bool) -> Step:
@@ -68,9 +80,9 @@ def make_plan(lab: Lab, levers: Sequence[Lever]) -> Plan:
     return fit(before(twice=False), steps, last, budget_s=room_s, thrifty=True)
 
 
-def plan_words(plan: Plan, budget_s: float) -> str:
-    """The plan for a person, before anything is measured."""
-    lines = [f"plan: about {plan.seconds:.0f} s of a budget of {budget_s:.0f} s"]
+def plan_words(plan: Plan, left_s: float) -> str:
+    """The plan for a person; times are estimates."""
+    lines = [f"plan: about {plan.seconds:.0f} s, {left_s:.0f} s of the budget are left"]
     for step in (*plan.before, *plan.levers, *plan.after):
         if step.seconds:
             lines.append(
@@ -79,6 +91,14 @@ def plan_words(plan: Plan, budget_s: float) -> str:
     if plan.bundled:
         lines.append("  the budget is short: the first levers are tried as one step")
     return "\n".join(lines)
+
+
+def seen(pace: Pace, unoptimised: Finished, default: Finished) -> Pace:
+    """The pace with what both baselines have shown."""
+    slow, fast = (statistics.median(t.samples.single_tps or (0.0,)) for t in (unoptimised, default))
+    if slow <= 0 or fast <= 0:
+        return pace
+    return replace(pace, decode_tps=slow, smaller_gain=fast / slow)
 
 
 def _baseline(lab: Lab, name: str, config: ServingConfig, *, twice: bool = False) -> Finished:
