@@ -4,7 +4,8 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 _PRESSURE = Path("/proc/pressure/cpu")
 _STAT = Path("/proc/stat")
 _CGROUP = Path("/sys/fs/cgroup")
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +46,16 @@ class Pressure:
 
     some_us: int
     steal_ticks: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CpuMark:
+    """CPU seconds spent until one moment: by everybody, by the hypervisor's others, by us."""
+
+    t_ns: int
+    busy_s: float
+    steal_s: float
+    own_s: float
 
 
 def require_platform(system: str | None = None) -> None:
@@ -109,6 +121,44 @@ def parse_pressure(pressure: str, stat: str) -> Pressure | None:
     # user nice system idle iowait irq softirq steal: the eighth number after `cpu`.
     steal = int(cpu[8]) if len(cpu) > 8 else 0
     return Pressure(some_us=int(some.rpartition("total=")[2]), steal_ticks=steal)
+
+
+def cpu_mark(pids: Sequence[int]) -> CpuMark | None:
+    """Now; `pids` and this process are our own. `None` where the system has no `/proc/stat`."""
+    stat = _read(_STAT)
+    if stat is None:
+        return None
+    own_s = 0.0
+    for pid in (os.getpid(), *pids):
+        try:
+            times = psutil.Process(pid).cpu_times()
+        except psutil.Error:
+            continue
+        own_s += times.user + times.system
+    return parse_mark(stat, own_s=own_s, t_ns=time.perf_counter_ns())
+
+
+def parse_mark(stat: str, *, own_s: float, t_ns: int) -> CpuMark:
+    """From the text of `/proc/stat`: user nice system idle iowait irq softirq steal."""
+    ticks = [int(n) for n in stat.partition("\n")[0].split()[1:9]]
+    ticks += [0] * (8 - len(ticks))
+    user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
+    return CpuMark(
+        t_ns=t_ns,
+        busy_s=(user + nice + system + irq + softirq) / _TICKS,
+        steal_s=steal / _TICKS,
+        own_s=own_s,
+    )
+
+
+def foreign_share(before: CpuMark, after: CpuMark, *, cores: int) -> float:
+    """Share of the machine's CPU time between two marks that others took, 0 to 1."""
+    wall_s = (after.t_ns - before.t_ns) / 1e9
+    if wall_s <= 0:
+        return 0.0
+    own_s = after.own_s - before.own_s
+    taken_s = after.busy_s - before.busy_s - own_s + after.steal_s - before.steal_s
+    return min(1.0, max(0.0, taken_s / (wall_s * cores)))
 
 
 def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:

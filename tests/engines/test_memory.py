@@ -3,12 +3,40 @@
 import os
 
 from vivace.core import MemoryUse
-from vivace.engines.memory import PeakMemory, parse_pss, process_bytes, split, tree_pids
+from vivace.engines.memory import (
+    PeakMemory,
+    parse_pss,
+    parse_smaps,
+    process_bytes,
+    split,
+    tree_pids,
+)
 
 
 def test_pss_is_read_in_bytes() -> None:
     assert parse_pss("0-1 ---p [rollup]\nRss:  9 kB\nPss:  7 kB\nPss_Dirty: 5 kB\n") == 7168
     assert parse_pss("") == 0
+
+
+SMAPS = """\
+7f00-7f10 r--s 00000000 fe:00 123                        /models/my model.gguf
+Size:                 64 kB
+Rss:                  40 kB
+Pss:                  20 kB
+Pss_Dirty:             0 kB
+7f20-7f30 rw-p 00000000 00:00 0
+Rss:                  10 kB
+Pss:                   9 kB
+VmFlags: rd wr
+7f30-7f40 r-xp 00000000 fe:00 124                        /lib/libc.so
+Rss:                   8 kB
+Pss:                   1 kB
+"""
+
+
+def test_weights_that_another_engine_shares_count_whole() -> None:
+    assert parse_smaps(SMAPS, {"/models/my model.gguf"}) == (40 + 9 + 1) * 1024
+    assert parse_smaps(SMAPS, {"/models/other"}) == (20 + 9 + 1) * 1024
 
 
 def test_the_parts_sum_up_to_the_total() -> None:

@@ -51,3 +51,28 @@ def test_it_gives_up_at_the_limit_without_a_window() -> None:
     assert not w(at(29.9))
     assert w(at(30))
     assert (w.start_ns, w.end_ns) == (None, None)
+
+
+def test_a_window_cut_short_closes_at_the_last_end_when_it_is_long_enough() -> None:
+    w = window()
+    w(at(2, first=2, finished=1, last_s=2))
+    w(at(5, first=3, finished=2, last_s=4))
+    assert not w.close(shortest_s=2.5)
+    assert w.end_ns is None
+    assert w.close(shortest_s=2)
+    assert w.end_ns == 4 * S
+
+
+def test_a_whole_window_stays_as_it_is() -> None:
+    w = window()
+    w(at(2, first=2, finished=1, last_s=2))
+    w(at(9, first=4, finished=3, last_s=9))
+    assert w.close(shortest_s=99)
+    assert w.end_ns == 9 * S
+
+
+def test_without_a_window_there_is_nothing_to_close() -> None:
+    w = window()
+    assert not w.close(shortest_s=0)
+    w(at(1, first=1))
+    assert not w.close(shortest_s=0)

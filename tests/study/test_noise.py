@@ -1,6 +1,7 @@
 """The default against itself, with values worked out by hand."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,18 +23,19 @@ def loaded(tokens: float) -> Samples:
     return Samples(cycles=tuple((tokens, 1.0) for _ in range(8)))
 
 
+BARE = Finished(
+    id="engine-default", config=ServingConfig(), split="validate", status="ok", reason="",
+    samples=Samples(), concurrency=16, wall_s=1.0, measured_at="",
+)  # fmt: skip
+
+
 def finished(**changes: object) -> Finished:
-    return Finished(
-        id="engine-default", config=ServingConfig(), split="validate", status="ok", reason="",
-        samples=Samples(), concurrency=16, wall_s=1.0, measured_at="",
-        **changes,  # type: ignore[arg-type]
-    )  # fmt: skip
+    return replace(BARE, **changes)  # type: ignore[arg-type]
 
 
 def test_two_engines_of_one_configuration_in_turn_show_the_noise_pair_by_pair():
     other = Turn(samples=single(110, 220, 330))
-    trial = finished(in_turn={"engine-default-itself": other})
-    trial = Finished(**{**{f: getattr(trial, f) for f in trial.__dataclass_fields__}, "samples": single(100, 200, 300)})  # fmt: skip
+    trial = finished(samples=single(100, 200, 300), in_turn={"engine-default-itself": other})
     noise = itself(trial, seed=0)
     assert noise["ttft_p50_ms"].ratio == pytest.approx(1 / 1.1)
     assert noise["tps_single"].ratio == pytest.approx(1.0)

@@ -45,14 +45,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Bed:
 def test_what_helps_is_kept_and_what_does_not_is_rejected(done: Bed):
     tried = done.tried()
     kept = {name for name, status in tried.items() if status == "kept"}
-    assert kept == {"prefix_cache", "weights:source", "slots"}
+    assert kept == {"prefix_cache", "weights:source", "slots", "slot_count:more"}
     for name in ("flash_attention", "ngram", "draft_copy", "kv_type", "threads", "weights:Q8_0"):
         assert tried[name] == "rejected"
 
 
 def test_the_winner_carries_every_kept_lever(done: Bed):
     config = winner(done)
-    assert (config.weights, config.slots) == ("source", 8)
+    assert (config.weights, config.slots) == ("source", 16)
     assert config.prefix_cache
     assert config.flash_attention is None
     assert config.speculation is None
@@ -133,10 +133,10 @@ def test_what_the_budget_has_no_room_for_is_listed_as_not_tried(tmp_path: Path):
 
 
 def test_a_budget_too_short_for_the_baselines_is_an_error_that_says_so(tmp_path: Path):
-    bed = make_bed(tmp_path, RULES, budget_s=60.0)
+    bed = make_bed(tmp_path, RULES, budget_s=40.0)
     with pytest.raises(EngineError) as caught:
         bed.run()
-    assert "60 s" in str(caught.value)
+    assert "40 s" in str(caught.value)
     assert "--budget" in caught.value.hint
 
 
@@ -295,3 +295,16 @@ def test_each_trial_leaves_its_raw_records(done: Bed):
     names = {p.name for p in (done.lab.store.folder / "records").iterdir()}
     assert {"unoptimised.jsonl.zst", "prefix_cache.jsonl.zst", "winner.jsonl.zst"} <= names
     assert not [n for n in names if n.endswith(".part")]
+
+
+def test_a_lucky_candidate_does_not_survive_the_validation(tmp_path: Path):
+    def lucky(config: ServingConfig) -> Script:
+        # Nothing helps; one lever only looks good while it is tried.
+        luck = config.threads is not None and bed.said[-1].startswith("measuring `threads`")
+        return Script(decode_tps=60.0 if luck else 40.0, prefill_tps=900.0, prefix_cache=False)
+
+    bed = make_bed(tmp_path, lucky, budget_s=2500.0)
+    outcome = bed.run()
+    assert bed.tried()["threads"] == "kept"
+    assert not outcome.improved
+    assert outcome.winner is outcome.default

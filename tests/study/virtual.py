@@ -82,6 +82,7 @@ def make_bed(
         weight_types=TYPES,
         cores=cores,
         free_memory=lambda: 2**34,
+        cpu_mark=lambda _pids: None,
         workdir=folder,
         say=said.append,
     )

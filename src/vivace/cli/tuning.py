@@ -16,7 +16,7 @@ from vivace import __version__
 from vivace.core import Goal
 from vivace.engines.llamacpp import LlamaCpp
 from vivace.errors import ConfigError, StudyError
-from vivace.hardware import Hardware, free_memory_bytes, read_hardware
+from vivace.hardware import Hardware, cpu_mark, free_memory_bytes, read_hardware
 from vivace.levers import all_levers
 from vivace.load.closed import HttpDriver
 from vivace.load.steady import DEFAULT_WINDOW_S
@@ -128,6 +128,7 @@ def tune(request: Request, *, say: Say, confirm: Callable[[str], bool]) -> Resul
                 weight_types=sensible_types(model.shape),
                 cores=hardware.usable_cores,
                 free_memory=lambda: None if request.gpu_layers else free_memory_bytes(),
+                cpu_mark=cpu_mark,
                 workdir=folder,
                 say=say,
             )

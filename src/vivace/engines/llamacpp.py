@@ -60,7 +60,8 @@ class LlamaCpp:
             config = replace(config, gpu_layers=self.gpu_layers)
         workdir = workdir.resolve()
         slots_dir = workdir / "slots"
-        files = replace(files, path=files.path.resolve())
+        draft_path = files.draft_path.resolve() if files.draft_path else None
+        files = replace(files, path=files.path.resolve(), draft_path=draft_path)
         draft = read_shape(files.draft_path) if files.draft_path and config.speculation else None
         launch = Launch(
             files=files,

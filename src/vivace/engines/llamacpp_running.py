@@ -54,6 +54,12 @@ class Launch:
         return wheel_command(self.settings, port=port)
 
     @property
+    def weight_files(self) -> tuple[str, ...]:
+        """The files that are mapped into memory."""
+        paths = (self.files.path, self.files.draft_path)
+        return tuple(str(p) for p in paths if p is not None)
+
+    @property
     def weights_bytes(self) -> int:
         """Tensors of the model and of its draft."""
         return self.files.shape.tensor_bytes + (self.draft.tensor_bytes if self.draft else 0)
@@ -176,7 +182,7 @@ class RunningLlamaCpp:
         deadline = time.monotonic() + launch.timeout_s
         log = new_log(launch.workdir, NAME)
         self._process = EngineProcess(launch.command(port), name=NAME, log_path=log)
-        self._memory = PeakMemory(self._process.pid, peak=peak)
+        self._memory = PeakMemory(self._process.pid, peak=peak, whole=launch.weight_files)
         try:
             self._url = self._process.wait_until(self._answering, timeout_s=launch.timeout_s)
             self._read_back()

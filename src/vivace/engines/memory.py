@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
@@ -12,12 +13,15 @@ from vivace.core import MemoryUse
 _PERIOD_S = 1.0
 
 
-def process_bytes(pid: int) -> int:
+def process_bytes(pid: int, whole: Collection[str] = ()) -> int:
     """PSS on Linux: shared pages count by their share. Elsewhere USS, what only this process has.
 
-    0 for a process that is gone.
+    Mappings of the files in `whole` count whole, for another engine may have mapped them too. 0 for
+    a process that is gone.
     """
     try:
+        if sys.platform == "linux" and whole:
+            return parse_smaps(Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8"), whole)
         if sys.platform == "linux":
             text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
             return parse_pss(text)
@@ -34,6 +38,20 @@ def parse_pss(smaps_rollup: str) -> int:
     return 0
 
 
+def parse_smaps(smaps: str, whole: Collection[str]) -> int:
+    """Bytes of all mappings: `Rss:` of the files in `whole`, `Pss:` of the others."""
+    total, label = 0, "Pss:"
+    for line in smaps.splitlines():
+        name, _, rest = line.partition(" ")
+        if name == label:
+            total += int(rest.split()[0]) * 1024
+        elif "-" in name and not name.endswith(":"):
+            # A mapping's head: addresses, rights, offset, device, inode and its file.
+            fields = line.split(maxsplit=5)
+            label = "Rss:" if len(fields) == 6 and fields[5] in whole else "Pss:"
+    return total
+
+
 def tree_pids(pid: int) -> list[int]:
     """The process and all its descendants, itself first."""
     children: list[psutil.Process] = []
@@ -45,8 +63,12 @@ def tree_pids(pid: int) -> list[int]:
 class PeakMemory:
     """The largest memory of a process tree, looked at once a second until `stop()`."""
 
-    def __init__(self, pid: int, *, peak: int = 0) -> None:
-        """`peak`: what was seen before, when the same engine was started again."""
+    def __init__(self, pid: int, *, peak: int = 0, whole: Collection[str] = ()) -> None:
+        """`peak`: what was seen before, when the same engine was started again.
+
+        `whole`: files whose mappings count whole.
+        """
+        self._whole = frozenset(whole)
         self._pid = pid
         self._peak = peak
         self._ended = threading.Event()
@@ -55,7 +77,9 @@ class PeakMemory:
 
     def read(self) -> int:
         """Look now; the peak so far in bytes."""
-        self._peak = max(self._peak, sum(map(process_bytes, tree_pids(self._pid))))
+        self._peak = max(
+            self._peak, sum(process_bytes(pid, self._whole) for pid in tree_pids(self._pid))
+        )
         return self._peak
 
     @property

@@ -10,12 +10,13 @@ from vivace.measure.bootstrap import CONFIDENCE
 from vivace.study.decide import SINGLE, Decision, at_a_glance, decide, early_end
 from vivace.study.finished import Finished, finish, ratios
 from vivace.study.goal import score
-from vivace.study.lab import Lab, Other, numerics
+from vivace.study.lab import Lab, Other, numerics, whole_default
 from vivace.study.outcome import Tried
 from vivace.study.pace import BLOCK, follows, takes_load_turns
 from vivace.study.plan import BUNDLE, Plan
 from vivace.study.scoring import settle_quality
 from vivace.study.trial import Gate, Measured, Phase
+from vivace.study.validation import is_mirrored, winner_step
 
 #: Most rounds of turns for one candidate. Each is a look at the data, so each decides with a
 #: share of the 5 % (Bonferroni): looking early does not make false claims more likely.
@@ -61,11 +62,18 @@ def _still(lab: Lab, lever: Lever, best: Finished, name: str) -> Option | None:
 def _keep(lab: Lab, best: Finished, tried: Tried) -> Finished:
     lab.outcome.ablation.append(tried)
     lab.tools.say(f"{tried.option.title}: {tried.decision.status}, {tried.decision.reason}")
-    if tried.decision.status == "kept" and tried.trial is not None:
+    kept = tried.decision.status == "kept" and tried.trial is not None
+    best = tried.trial if kept and tried.trial is not None else best
+    if kept:
         lab.bench.keep()
-        return tried.trial
-    lab.bench.dismiss()
+    else:
+        lab.bench.dismiss()
+    lab.reserve_s = _validation_s(lab, best.config)
     return best
+
+
+def _validation_s(lab: Lab, config: ServingConfig) -> float:
+    return winner_step(lab, config, mirrored=is_mirrored(lab)).seconds
 
 
 def _bundle(lab: Lab, levers: Sequence[Lever], best: Finished) -> Option:
@@ -98,11 +106,13 @@ def _try(
     loaded = lever is None or lever.about.shows_in == "loaded"
     # Other weights are scored before their speed: most of what fails, fails there.
     scored = config.weights != best.config.weights and not _known(lab, config)
-    others = () if held_out else _reference(lab, best, config)
-    reference = best.config if others else None
+    others = (whole_default(lab),) if held_out else _reference(lab, best, config)
+    reference = others[0].config if others else None
     plan = lab.outcome.plan
     skips = plan is not None and plan.thrifty and lab.may_skip_loads and follows(config, reference)
     trial_s = lab.pace.trial_s(config, loaded=loaded and not skips, reference=reference)
+    if not held_out:
+        lab.reserve_s = max(_validation_s(lab, best.config), _validation_s(lab, config))
     try:
         if scored:
             _need(lab, lab.pace.judge_s, held_out=held_out)

@@ -96,6 +96,8 @@ class Bench:
         elif ask.config.slots == 1:
             arm.measured.skipped |= dict.fromkeys(LOADED, SERIAL)
         for rival in rivals:
+            if mirrored or rival.ask.window_s is not None:
+                rival.read_memory()
             self._stop(rival)
         arm.read_memory()
 
@@ -117,10 +119,10 @@ class Bench:
         self, arm: Arm, rivals: Sequence[Arm], level: int, *, mirrored: bool, decides: bool
     ) -> None:
         """B A B with half a window each, or B A A B; without rivals one whole window."""
-        window_s = self.window_s / 2 if rivals else self.window_s
+        part_s = self.window_s / 2 if rivals else self.window_s
 
         def block(side: Arm) -> Callable[[], None]:
-            return lambda: side.load(level, window_s, decides=decides)
+            return lambda: side.load(level, side.ask.window_s or part_s, decides=decides)
 
         self._turn(arm, block(arm))
         alive = [r for r in rivals if self._survives(r, block(r))]

@@ -250,6 +250,7 @@ def _trial(trial: Finished) -> Doc:
         "reason": trial.reason,
         "measured_at": trial.measured_at,
         "failed_requests": trial.samples.failed,
+        "foreign_cpu_shares": list(trial.foreign_shares),
         "settings": dict(trial.settings),
     }
 

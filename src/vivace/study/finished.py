@@ -16,6 +16,7 @@ from vivace.measure.bootstrap import CONFIDENCE
 from vivace.measure.compare import compare
 from vivace.measure.row import make_row
 from vivace.measure.samples import Samples, merge, prefer
+from vivace.study.fairness import Warnings, check_lengths
 from vivace.study.trial import Measured
 
 
@@ -26,6 +27,7 @@ class Turn:
     samples: Samples
     single_blocks: tuple[Samples, ...] = ()
     load_blocks: tuple[Samples, ...] = ()
+    memory: MemoryUse | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +54,7 @@ class Finished:
     #: By the id of the other configuration's own trial.
     in_turn: Mapping[str, Turn] = field(default_factory=dict[str, Turn])
     notes: tuple[tuple[str, str], ...] = ()
+    foreign_shares: tuple[float, ...] = ()
 
     def row(self, *, seed: int, quality_loss: float | None) -> Row:
         """The contract's Row, one more per load level."""
@@ -111,12 +114,24 @@ def finish(measured: Measured, *, level: int, measured_at: str) -> Finished:
                 samples=other.samples,
                 single_blocks=tuple(other.single_blocks),
                 load_blocks=tuple(other.load_blocks),
+                memory=other.memory if other.load_blocks else None,
             )
             for other in measured.others
             if other.single_blocks
         },
-        notes=tuple(measured.notes),
+        notes=tuple(measured.notes) + tuple(_lengths(measured)),
+        foreign_shares=tuple(measured.foreign_shares),
     )
+
+
+def _lengths(measured: Measured) -> Warnings:
+    """Whether both sides of single blocks gave answers of the same length."""
+    mine = [n for block in measured.single_blocks for n in block.output_tokens]
+    found: Warnings = []
+    for other in measured.others:
+        theirs = [n for block in other.single_blocks for n in block.output_tokens]
+        found += check_lengths(measured.ask.id, mine, theirs)
+    return found
 
 
 def seen_with(candidate: Finished, reference: Finished) -> Finished:
@@ -126,7 +141,9 @@ def seen_with(candidate: Finished, reference: Finished) -> Finished:
         return reference
     samples = prefer(turn.samples, reference.samples)
     by_level = {**reference.by_level, reference.concurrency: samples}
-    return replace(reference, samples=samples, by_level=by_level)
+    memory = turn.memory if turn.memory is not None else reference.memory
+    skipped: Mapping[str, str] = {} if samples.cycles else reference.skipped
+    return replace(reference, samples=samples, by_level=by_level, memory=memory, skipped=skipped)
 
 
 def ratios(

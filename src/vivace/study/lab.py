@@ -34,6 +34,7 @@ class Other:
     id: str
     config: ServingConfig
     loaded: bool = True
+    window_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class Lab:
     pace: Pace
     outcome: Outcome = field(default_factory=Outcome)
     begin_ns: int = 0
+    #: What the validation of the best so far, or of what is tried, will take.
+    reserve_s: float = 0.0
     reference_known: bool = False
     bench: Bench = field(init=False)
 
@@ -86,8 +89,7 @@ class Lab:
 
     def left_s(self, *, reserve: bool = True) -> float:
         """Seconds left; with `reserve` without those that the validation needs."""
-        plan = self.outcome.plan
-        held = plan.reserve_s * self.pace.slowness if plan is not None and reserve else 0.0
+        held = self.reserve_s * self.pace.slowness if reserve else 0.0
         return self.inputs.budget_s - self.elapsed_s - held - MARGIN_S
 
     def quality_of(self, config: ServingConfig) -> QualityResult | None:
@@ -126,13 +128,27 @@ class Lab:
                 deadline_ns=self._deadline_ns(reserve=reserve),
             )
             rivals = [
-                replace(ask, id=o.id, config=o.config, levels=ask.levels if o.loaded else ())
+                replace(
+                    ask,
+                    id=o.id,
+                    config=o.config,
+                    levels=ask.levels if o.loaded else (),
+                    window_s=o.window_s,
+                )
                 for o in others
             ]
             trial = self._measure(ask, rivals, mirrored=mirrored)
         self.outcome.trials.append(trial)
         self.outcome.warnings.extend(trial.notes)
         return trial
+
+    def shorten(self, window_s: float) -> None:
+        """Shorter steady windows from now on, which the report says."""
+        if window_s < self.window_s:
+            self.window_s = self.bench.window_s = window_s
+            self.pace = replace(self.pace, window_s=window_s)
+            words = f"the budget is short: steady windows of {window_s:.0f} s"
+            self.outcome.warnings.append(("short_windows", words))
 
     @property
     def may_skip_loads(self) -> bool:
@@ -199,6 +215,11 @@ class Lab:
     def _deadline_ns(self, *, reserve: bool) -> int:
         left_s = max(self.left_s(reserve=reserve), 1.0)
         return self.tools.driver.now_ns() + int(left_s * 1e9)
+
+
+def whole_default(lab: Lab) -> Other:
+    """The engine's default, measured in turn with as much load as the candidate."""
+    return Other(id=lab.default.id, config=lab.default.config, window_s=lab.window_s)
 
 
 def unoptimised(engine: str) -> ServingConfig:

@@ -12,6 +12,8 @@ WARM_REQUESTS = 3
 WARM_TOKENS = 8
 #: Requests of one single block.
 BLOCK = 3
+#: Slots of an engine's default, where the configuration does not say.
+STOCK_SLOTS = 4
 #: A request that takes longer than this is slow: it gets one block and no turns.
 SLOW_S = 4.0
 #: Most that a surprise may lengthen later estimates.
@@ -52,6 +54,13 @@ class Pace:
         warm = first + (WARM_REQUESTS - 1) * rest + WARM_REQUESTS * WARM_TOKENS / self.decode_tps
         return START_S + warm
 
+    def warm_slots_s(self, config: ServingConfig) -> float:
+        """The wave before the first load block: each cold slot reads the prompt."""
+        if config.slots == 1 or config.prefix_cache is False:
+            return 0.0
+        cold = 0 if config.warm_prefix else (config.slots or STOCK_SLOTS) - 1
+        return cold * self.prompt_tokens / self.prefill_tps + self.request_s(config)
+
     def load_s(self, config: ServingConfig, window_s: float | None = None) -> float:
         """One load block: ramp, window, and the request that closes it."""
         request_s = self.request_s(config)
@@ -71,6 +80,8 @@ class Pace:
         seconds = self.warm_s(config) + blocks * BLOCK * self.request_s(config)
         if reference is not None:
             seconds += 2 * BLOCK * self.request_s(reference)
+        if loaded:
+            seconds += self.warm_slots_s(config)
         if loaded and takes_load_turns(config, reference):
             half_s = self.window_s / 2
             seconds += 2 * self.load_s(config, half_s) + self.load_s(reference or config, half_s)

@@ -1,12 +1,13 @@
 """What a study needs from outside, so that it runs on a real engine and in virtual time alike."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from vivace.core import QualityResult, ServingConfig
 from vivace.engines.base import Engine, ModelFiles, Running
+from vivace.hardware import CpuMark
 from vivace.load.base import Driver
 from vivace.models.shape import ModelShape
 from vivace.workload.base import Workload
@@ -55,5 +56,7 @@ class Tools:
     cores: int
     #: Memory that engines may still take, in bytes; `None` where only one may run at a time.
     free_memory: Callable[[], int | None]
+    #: CPU time so far, with the processes that are our own; `None` where it cannot be told.
+    cpu_mark: Callable[[Sequence[int]], CpuMark | None]
     workdir: Path
     say: Say

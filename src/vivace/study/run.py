@@ -20,6 +20,9 @@ from vivace.study.validation import again_step, validate, winner_step
 
 #: Ramp of one more load level, beside its window.
 RAMP_S = 10.0
+#: Steady windows where the budget has only room for one candidate.
+SHORT_WINDOW_S = 10.0
+UNOPTIMISED, DEFAULT = "unoptimised", "engine-default"
 
 
 def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
@@ -27,14 +30,20 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
     try:
         lab.pace = probe(lab.tools, lab.pace, lab.start)
         plan = lab.outcome.plan = make_plan(lab, levers)
+        if plan.bundled:
+            lab.shorten(SHORT_WINDOW_S)
         lab.tools.say(plan_words(plan, lab.inputs.budget_s - lab.elapsed_s))
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.
-        lab.outcome.unoptimised = _baseline(lab, "unoptimised", lab.start)
+        lab.outcome.unoptimised = _baseline(lab, UNOPTIMISED, lab.start)
         stock = lab.tools.engine.stock()
-        lab.outcome.default = _baseline(lab, "engine-default", stock, twice=not plan.thrifty)
+        # Where time is short, the default's load is measured once: in turn with the winner.
+        lab.outcome.default = _baseline(
+            lab, DEFAULT, stock, twice=not plan.thrifty, loaded=not plan.thrifty
+        )
         lab.outcome.noise = itself(lab.default, seed=lab.inputs.seed)
         lab.pace = seen(lab.pace, lab.unoptimised, lab.default)
         plan = lab.outcome.plan = make_plan(lab, levers, measured=True)
+        lab.reserve_s = plan.reserve_s
         lab.tools.say(plan_words(plan, lab.inputs.budget_s - lab.elapsed_s))
         best = leave_one_out(lab, ablate(lab, levers, plan))
         validate(lab, best)
@@ -53,8 +62,9 @@ def make_plan(lab: Lab, levers: Sequence[Lever], *, measured: bool = False) -> P
     more_levels_s = (len(lab.inputs.concurrency) - 1) * (lab.window_s + RAMP_S)
 
     def before(*, twice: bool) -> tuple[Step, ...]:
-        once_s, itself_s = pace.trial_s(stock), pace.trial_s(stock, loaded=False)
-        default_s = once_s + (itself_s if twice else 0.0) + more_levels_s
+        default_s = pace.trial_s(stock, loaded=False)
+        if twice:
+            default_s += pace.trial_s(stock) + more_levels_s
         first_s = pace.trial_s(lab.start) + more_levels_s
         reference = Step(name="reference", title="Quality of the reference", seconds=pace.judge_s)
         if measured:
@@ -101,13 +111,15 @@ def seen(pace: Pace, unoptimised: Finished, default: Finished) -> Pace:
     return replace(pace, decode_tps=slow, smaller_gain=fast / slow)
 
 
-def _baseline(lab: Lab, name: str, config: ServingConfig, *, twice: bool = False) -> Finished:
+def _baseline(
+    lab: Lab, name: str, config: ServingConfig, *, twice: bool = False, loaded: bool = True
+) -> Finished:
     """`twice`: in turn with itself, which shows how far equal engines differ here."""
     trial = lab.trial(
         name,
         config,
         split="validate",
-        levels=lab.inputs.concurrency,
+        levels=lab.inputs.concurrency if loaded else (),
         reserve=False,
         others=(Other(id=f"{name}{ITSELF}", config=config, loaded=False),) if twice else (),
     )

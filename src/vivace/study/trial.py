@@ -34,6 +34,9 @@ class Ask:
     rounds: int = 1
     levels: tuple[int, ...] = (16,)
     gate: Gate = always
+    #: Length of its load windows; by default a candidate's parts make a whole one together, and a
+    #: reference between them gets as much as each part.
+    window_s: float | None = None
     #: On the driver's clock; the trial gives up what it has not measured by then.
     deadline_ns: int | None = None
 
@@ -59,4 +62,6 @@ class Measured:
     engine_args: dict[str, object] = field(default_factory=dict[str, object])
     settings: dict[str, object] = field(default_factory=dict[str, object])
     records: list[tuple[str, Record]] = field(default_factory=list[tuple[str, Record]])
+    #: Share of the CPU that other processes took, of each block.
+    foreign_shares: list[float] = field(default_factory=list[float])
     notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])

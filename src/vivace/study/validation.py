@@ -1,22 +1,38 @@
 """The winner afresh on held-out prompts, in turn with the baselines."""
 
+from dataclasses import replace
+
+from vivace.core import ServingConfig
 from vivace.study.finished import Finished, ratios, seen_with
 from vivace.study.goal import below_floor, score
-from vivace.study.lab import Lab, Other
+from vivace.study.lab import Lab, Other, whole_default
 from vivace.study.noise import halves
+from vivace.study.pace import STOCK_SLOTS
 from vivace.study.plan import Step
 from vivace.study.scoring import settle_quality
 
 
-def winner_step(lab: Lab, *, mirrored: bool) -> Step:
-    """The winner in turn with the engine's default."""
+def winner_step(lab: Lab, config: ServingConfig | None = None, *, mirrored: bool) -> Step:
+    """The winner in turn with the engine's default; of a winner that is not known yet a guess."""
     stock, pace = lab.tools.engine.stock(), lab.pace
-    seconds = pace.trial_s(stock, reference=stock) + pace.warm_s(stock)
-    if mirrored:
-        seconds += pace.load_s(stock, lab.window_s / 2)
+    winner = replace(
+        lab.start, weights="source", prefix_cache=True, warm_prefix=True, slots=STOCK_SLOTS
+    )
+    seconds = (
+        pace.trial_s(config or winner, reference=stock)
+        + pace.warm_s(stock)
+        + pace.warm_slots_s(stock)
+    )
+    # B A B with a whole window of the default, or B A A B.
+    seconds += pace.load_s(stock, lab.window_s / 2) if mirrored else lab.window_s / 2
     return Step(
         name="winner", title="Winner in turn with the default, held-out prompts", seconds=seconds
     )
+
+
+def is_mirrored(lab: Lab) -> bool:
+    """Whether the default gets as many load windows as the winner, or one of their length."""
+    return lab.outcome.plan is None or not lab.outcome.plan.thrifty
 
 
 def again_step(lab: Lab) -> Step:
@@ -30,6 +46,7 @@ def validate(lab: Lab, best: Finished) -> None:
     lab.bench.close()
     if best.split == "validate" and best.config != lab.unoptimised.config:
         lab.outcome.winner = best
+        _report_turns(lab, best)
     elif best.config != lab.unoptimised.config:
         winner = _in_turn(lab, best)
         if winner.status == "ok":
@@ -37,18 +54,30 @@ def validate(lab: Lab, best: Finished) -> None:
         else:
             words = f"the winner could not be measured on held-out prompts: {winner.reason}"
             lab.outcome.warnings.append(("validation_failed", words))
+    if not lab.default.samples.cycles:
+        _load_default(lab)
     _judge(lab)
+
+
+def _load_default(lab: Lab) -> None:
+    """What a validation would have measured of the default."""
+    levels = lab.inputs.concurrency
+    trial = lab.trial(
+        lab.default.id, lab.default.config, split="validate", levels=levels, reserve=False
+    )
+    if trial.status == "ok":
+        lab.outcome.default = trial
 
 
 def _in_turn(lab: Lab, best: Finished) -> Finished:
     """Winner and baselines in blocks that alternate; what is reported comes from these alone."""
-    outcome, stock = lab.outcome, lab.tools.engine.stock()
+    stock = lab.tools.engine.stock()
     others: list[Other] = []
-    spare_s = lab.left_s(reserve=False)
-    mirrored = lab.outcome.plan is None or not lab.outcome.plan.thrifty
-    needs_s = winner_step(lab, mirrored=mirrored).seconds
+    spare_s, mirrored = lab.left_s(reserve=False), is_mirrored(lab)
+    needs_s = winner_step(lab, best.config, mirrored=mirrored).seconds
     if spare_s >= needs_s and best.config != stock:
-        others.append(Other(id=lab.default.id, config=stock))
+        default = whole_default(lab)
+        others.append(replace(default, window_s=None) if mirrored else default)
         if spare_s >= needs_s + again_step(lab).seconds:
             others.append(Other(id=lab.unoptimised.id, config=lab.start, loaded=False))
     levels = lab.inputs.concurrency
@@ -59,14 +88,21 @@ def _in_turn(lab: Lab, best: Finished) -> Finished:
         levels=levels,
         reserve=False,
         others=others,
-        mirrored=mirrored or len(others) > 1,
+        mirrored=mirrored,
     )
+    if winner.status == "ok":
+        _report_turns(lab, winner)
+    return winner
+
+
+def _report_turns(lab: Lab, winner: Finished) -> None:
+    """Baselines that were measured in turn with the winner are reported as they were there."""
+    outcome = lab.outcome
     turn = winner.in_turn.get(lab.default.id)
     if turn is not None:
         outcome.noise |= halves(winner, turn, seed=lab.inputs.seed, known=outcome.noise)
         outcome.default = seen_with(winner, lab.default)
     outcome.unoptimised = seen_with(winner, lab.unoptimised)
-    return winner
 
 
 def _judge(lab: Lab) -> None:
