@@ -15,7 +15,7 @@ from vivace.study.outcome import Tried
 from vivace.study.pace import BLOCK, follows, takes_load_turns
 from vivace.study.plan import BUNDLE, Plan
 from vivace.study.scoring import settle_quality
-from vivace.study.trial import Gate, Measured, Phase
+from vivace.study.trial import Gate, Measured, Phase, always
 from vivace.study.validation import is_mirrored, winner_step
 
 #: Most rounds of turns for one candidate. Each is a look at the data, so each decides with a
@@ -123,11 +123,11 @@ def _try(
             option.lever,
             config,
             split="validate" if held_out else "tune",
-            gate=_gate(lab, lever, best),
+            gate=always if held_out else _gate(lab, lever, best),
             levels=lab.inputs.concurrency if held_out else () if skips else None,
             reserve=not held_out,
             others=others,
-            rounds=LOOKS,
+            rounds=1 if held_out else LOOKS,
         )
         tried = _judged(lab, lever, option, best, config, trial=trial)
         if tried.decision.status != "kept" or _known(lab, config):
