@@ -52,9 +52,13 @@ def test_each_cold_slot_reads_the_prompt_before_the_load():
 
 
 def test_between_single_slots_the_load_follows_from_one_request():
-    assert follows(SMALL, CACHED)
-    assert not follows(SMALL, None)
-    assert not follows(replace(SMALL, slots=8), SMALL)
+    wide = replace(SMALL, slots=8)
+    assert not follows(SMALL, CACHED, thrift=0)
+    assert follows(SMALL, CACHED, thrift=1)
+    assert not follows(SMALL, None, thrift=1)
+    assert follows(SMALL, None, thrift=2)
+    assert not follows(SMALL, wide, thrift=1)
+    assert not follows(wide, SMALL, thrift=2)
 
 
 def test_a_surprise_lengthens_estimates_up_to_twice_and_fades():

@@ -20,7 +20,7 @@ from vivace.study.validation import is_mirrored, winner_step
 
 #: Most rounds of turns for one candidate. Each is a look at the data, so each decides with a
 #: share of the 5 % (Bonferroni): looking early does not make false claims more likely.
-LOOKS = 4
+LOOKS = 2
 STRICT = 1 - (1 - CONFIDENCE) / LOOKS
 
 
@@ -40,7 +40,8 @@ def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
             now = option if option.impossible else _still(lab, lever, best, option.lever)
             if now is None or (plan.bundled and now.lever in BUNDLE):
                 continue
-            if now.impossible or (plan.chooses(now.lever) and not direct):
+            chosen = plan.chooses(now.lever) and not direct
+            if now.impossible or (chosen and _has_room(lab, plan, now.lever)):
                 best = _keep(lab, best, _try(lab, lever, now, best))
             else:
                 later.append((lever, now))
@@ -52,6 +53,15 @@ def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
         elif now is not None:
             best = _keep(lab, best, _try(lab, lever, now, best))
     return best
+
+
+def _has_room(lab: Lab, plan: Plan, name: str) -> bool:
+    """Whether what every study is about still has its time after this lever."""
+    if name in BUNDLE:
+        return True
+    rest_s = plan.first_s({t.option.lever for t in lab.outcome.ablation})
+    step_s = next(s.seconds for s in plan.levers if s.name == name)
+    return lab.left_s() >= (step_s + rest_s) * lab.pace.slowness
 
 
 def _still(lab: Lab, lever: Lever, best: Finished, name: str) -> Option | None:
@@ -109,7 +119,8 @@ def _try(
     others = (whole_default(lab),) if held_out else _reference(lab, best, config)
     reference = others[0].config if others else None
     plan = lab.outcome.plan
-    skips = plan is not None and plan.thrifty and lab.may_skip_loads and follows(config, reference)
+    thrift = plan.thrift if plan is not None and lab.may_skip_loads and not held_out else 0
+    skips = follows(config, reference, thrift=thrift)
     trial_s = lab.pace.trial_s(config, loaded=loaded and not skips, reference=reference)
     if not held_out:
         lab.reserve_s = max(_validation_s(lab, best.config), _validation_s(lab, config))
@@ -123,7 +134,7 @@ def _try(
             option.lever,
             config,
             split="validate" if held_out else "tune",
-            gate=always if held_out else _gate(lab, lever, best),
+            gate=always if held_out else _gate(lab, lever, best, option.lever),
             levels=lab.inputs.concurrency if held_out else () if skips else None,
             reserve=not held_out,
             others=others,
@@ -204,7 +215,7 @@ def _untried(
     return Tried(lever=lever, option=option, config=best.config, decision=decision)
 
 
-def _gate(lab: Lab, lever: Lever | None, best: Finished) -> Gate:
+def _gate(lab: Lab, lever: Lever | None, best: Finished, name: str) -> Gate:
     """Ends a trial whose outcome is settled, so that the budget goes to the others."""
     limits, seed = lab.limits, lab.inputs.seed
     # Where memory decides, every candidate is measured to the end.
@@ -223,7 +234,9 @@ def _gate(lab: Lab, lever: Lever | None, best: Finished) -> Gate:
                 return ""
             round_s = 4 * BLOCK * lab.pace.request_s(best.config)
             last = len(measured.single_blocks) >= 2 * measured.ask.rounds
-            last = last or lab.left_s() < round_s + lab.window_s
+            plan, tried = lab.outcome.plan, {t.option.lever for t in lab.outcome.ablation}
+            rest_s = plan.first_s(tried | {name}) if plan is not None else 0.0
+            last = last or lab.left_s() < round_s + lab.window_s + rest_s
             return early_end(single, last=last)
         total = score(limits.goal, vs_previous)
         return "a loss under load" if total is not None and total.hi < 1 else ""

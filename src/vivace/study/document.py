@@ -7,8 +7,9 @@ import msgspec
 
 from vivace.core import METRICS, Estimate, Metric, QualityResult, Ratio, Row, ServingConfig
 from vivace.measure.samples import Samples
+from vivace.study.claims import claims
 from vivace.study.decide import quality_words
-from vivace.study.finished import Finished, ratios
+from vivace.study.finished import Finished
 from vivace.study.lab import Lab
 from vivace.study.noise import band
 from vivace.study.outcome import Outcome, Tried
@@ -226,8 +227,8 @@ def _winner(lab: Lab) -> Doc | None:
         "engine_args": dict(winner.engine_args),
         "row": _row(lab, winner, quality),
         "samples": samples_data(winner.samples),
-        "vs_unoptimised": ratio_data(ratios(winner, unoptimised, seed=seed)),
-        "vs_engine_default": ratio_data(ratios(winner, default, seed=seed)),
+        "vs_unoptimised": ratio_data(claims(winner, unoptimised, seed=seed, noise=outcome.noise)),
+        "vs_engine_default": ratio_data(claims(winner, default, seed=seed, noise=outcome.noise)),
         "quality": data | {"words": quality_words(quality, limit) if quality is not None else ""},
         "held_out": winner.split == "validate",
     }

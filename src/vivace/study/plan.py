@@ -1,11 +1,11 @@
 """What will be tried, in which order, and how long each step should take."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from vivace.core import ServingConfig
 from vivace.levers.base import Lever, Option, Situation
-from vivace.study.pace import MAKE_S, Pace, follows
+from vivace.study.pace import MAKE_S, Pace, Thrift, follows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class Plan:
     after: tuple[Step, ...]
     bundled: bool
     #: What follows from other figures is not measured: see `pace.follows`.
-    thrifty: bool = False
+    thrift: Thrift = 0
     #: No room for a separate validation: the one candidate is measured on held-out prompts at once.
     direct: bool = False
 
@@ -42,6 +42,11 @@ class Plan:
         """What validation needs; never given to more levers."""
         return sum(s.seconds for s in self.after)
 
+    def first_s(self, done: Collection[str]) -> float:
+        """What the levers that every study is about still need."""
+        rest = (s for s in self.levers if s.chosen and s.name in BUNDLE and s.name not in done)
+        return sum(s.seconds for s in rest)
+
     def chooses(self, name: str) -> bool:
         """Whether the lever of this name has room in the budget."""
         return any(s.name == name and s.chosen for s in self.levers)
@@ -53,7 +58,7 @@ def lever_steps(
     situation: Situation,
     pace: Pace,
     *,
-    thrifty: bool = False,
+    thrift: Thrift = 0,
 ) -> list[Step]:
     """The steps of every lever, on the assumption that those of priority 1 are kept."""
     config, steps = start, list[Step]()
@@ -63,7 +68,7 @@ def lever_steps(
             if option.impossible:
                 steps.append(Step(name=option.lever, title=option.title, seconds=0.0))
                 continue
-            steps.append(_step(lever, option, config, pace, thrifty=thrifty))
+            steps.append(_step(lever, option, config, pace, thrift=thrift))
         first = next((o for o in options if not o.impossible), None)
         if lever.about.priority == 1 and first is not None and lever.about.effort != "case":
             config = first.apply(config)
@@ -71,7 +76,7 @@ def lever_steps(
 
 
 def _step(
-    lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, thrifty: bool
+    lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, thrift: Thrift
 ) -> Step:
     about = lever.about
     changed = option.apply(config)
@@ -79,7 +84,7 @@ def _step(
     # What depends on the case is mostly rejected after the single phase.
     loaded = about.shows_in == "loaded" or (about.priority == 1 and about.effort != "case")
     reference = None if pace.slow(config) else config
-    if thrifty and follows(changed, reference):
+    if follows(changed, reference, thrift=thrift):
         loaded = False
     if made:
         # Mostly its quality settles it.
@@ -103,7 +108,7 @@ def fit(
     after: Sequence[Step],
     *,
     budget_s: float,
-    thrifty: bool = False,
+    thrift: Thrift = 0,
 ) -> Plan:
     """Leave out steps, the least important last ones first, until the plan fits the budget."""
     room = budget_s - sum(s.seconds for s in (*before, *after))
@@ -122,7 +127,7 @@ def fit(
         levers=tuple(chosen),
         after=tuple(after),
         bundled=bundled,
-        thrifty=thrifty,
+        thrift=thrift,
         direct=direct,
     )
 

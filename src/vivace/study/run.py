@@ -13,13 +13,14 @@ from vivace.study.lab import MARGIN_S, Lab, Other
 from vivace.study.leave_one_out import leave_one_out
 from vivace.study.noise import ITSELF, itself
 from vivace.study.outcome import Outcome
-from vivace.study.pace import Pace
+from vivace.study.pace import Pace, Thrift
 from vivace.study.plan import Plan, Step, fit, lever_steps
 from vivace.study.probe import probe
 from vivace.study.validation import again_step, validate, winner_step
 
 #: Ramp of one more load level, beside its window.
 RAMP_S = 10.0
+THRIFTS: tuple[Thrift, ...] = (1, 2)
 #: Steady windows where the budget has only room for one candidate.
 SHORT_WINDOW_S = 10.0
 UNOPTIMISED, DEFAULT = "unoptimised", "engine-default"
@@ -38,7 +39,7 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
         stock = lab.tools.engine.stock()
         # Where time is short, the default's load is measured once: in turn with the winner.
         lab.outcome.default = _baseline(
-            lab, DEFAULT, stock, twice=not plan.thrifty, loaded=not plan.thrifty
+            lab, DEFAULT, stock, twice=not plan.thrift, loaded=not plan.thrift
         )
         lab.outcome.noise = itself(lab.default, seed=lab.inputs.seed)
         lab.pace = seen(lab.pace, lab.unoptimised, lab.default)
@@ -85,9 +86,15 @@ def make_plan(lab: Lab, levers: Sequence[Lever], *, measured: bool = False) -> P
     roomy = fit(before(twice=True), steps, last, budget_s=room_s)
     if all(s.chosen for s in roomy.levers):
         return roomy
-    steps = lever_steps(levers, lab.start, lab.situation(), pace, thrifty=lab.may_skip_loads)
     last = (after(mirrored=False),)
-    return fit(before(twice=False), steps, last, budget_s=room_s, thrifty=True)
+    plan = roomy
+    for thrift in THRIFTS:
+        saving: Thrift = thrift if lab.may_skip_loads else 0
+        steps = lever_steps(levers, lab.start, lab.situation(), pace, thrift=saving)
+        plan = fit(before(twice=False), steps, last, budget_s=room_s, thrift=thrift)
+        if all(s.chosen for s in plan.levers if s.priority == 1):
+            break
+    return plan
 
 
 def plan_words(plan: Plan, left_s: float) -> str:

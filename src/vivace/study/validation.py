@@ -32,7 +32,7 @@ def winner_step(lab: Lab, config: ServingConfig | None = None, *, mirrored: bool
 
 def is_mirrored(lab: Lab) -> bool:
     """Whether the default gets as many load windows as the winner, or one of their length."""
-    return lab.outcome.plan is None or not lab.outcome.plan.thrifty
+    return lab.outcome.plan is None or not lab.outcome.plan.thrift
 
 
 def again_step(lab: Lab) -> Step:

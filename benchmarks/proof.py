@@ -1,0 +1,161 @@
+"""How often a study claims what is not there, finds what is, and how well its intervals cover.
+
+    python benchmarks/proof.py [--studies N] [--noise SIGMA] [--json]
+
+Whole studies in virtual time on the scripted engine. Without an effect every lever does nothing
+and each request is slowed by log-normal noise; with one, a lever makes decoding 10 % faster. A
+claim is a metric of the winner that is called proven against the engine's default.
+
+    false_claim_rate   share of studies without an effect that claim any metric, with its upper
+                       95 % bound (Clopper-Pearson would be wider by less than 0.002; Wilson)
+    power              share of studies with the effect that keep the lever and claim its metric
+    coverage           share of 95 % intervals of winner / default that contain the truth
+"""
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from vivace.core import Metric, ServingConfig
+from vivace.engines.base import ModelFiles
+from vivace.levers import all_levers
+from vivace.measure.slo import parse_slo
+from vivace.models.shape import ModelShape
+from vivace.study.claims import claims
+from vivace.study.inputs import Inputs
+from vivace.study.lab import Lab
+from vivace.study.pace import Pace
+from vivace.study.ports import Tools
+from vivace.study.run import run_study
+from vivace.study.store import Store
+from vivace.testing import Clock, Script, VirtualDriver, VirtualEngine, VirtualJudge
+from vivace.workload import make_workload
+
+BUDGET_S = 480.0
+GAIN = 1.1
+#: Decided by one request alone, as flash attention is on a real machine.
+LEVER = "flash_attention"
+SHAPE = ModelShape(
+    architecture="llama", layers=30, hidden=576, ffn=1536, heads=9, kv_heads=3, key_size=64,
+    value_size=64, vocabulary=49152, context=8192, weight_type="Q4_1", parameters=134_515_008,
+    tensor_bytes=96_000_000, file_bytes=98_362_432,
+)  # fmt: skip
+FILES = ModelFiles(path=Path("model.gguf"), shape=SHAPE, sha256="0" * 64)
+METRICS: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single", "throughput_tps")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of one study: what it claims, whether the lever was kept, which intervals hold the truth."""
+
+    claimed: tuple[str, ...]
+    kept: tuple[str, ...]
+    covered: tuple[bool, ...]
+
+
+def script_for(config: ServingConfig, *, noise: float, seed: int, gain: float) -> Script:
+    """Every configuration the same, but for the one lever."""
+    helped = config.flash_attention is False
+    return Script(
+        slots=4,
+        decode_tps=60.0 * (gain if helped else 1.0),
+        prefill_tps=900.0,
+        batch_cost=0.2,
+        noise_sigma=noise,
+        seed=seed,
+    )
+
+
+def study(seed: int, *, noise: float, gain: float) -> Found:
+    """One study of the default budget."""
+    clock = Clock()
+    engine = VirtualEngine(partial(script_for, noise=noise, seed=seed, gain=gain), clock=clock)
+    inputs = Inputs(
+        model="pypi:test", model_sha256="0" * 64, workload="assistant", engine="scripted",
+        budget_s=BUDGET_S, seed=seed,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        store.claim(inputs, fresh=False)
+        tools = Tools(
+            engine=engine,
+            driver=VirtualDriver(clock, [engine], tokens_per_piece=8),
+            judge=VirtualJudge(clock, limit=0.02),
+            files=lambda _config: FILES,
+            workload=make_workload("assistant", seed=seed),
+            shape=SHAPE,
+            weight_types={"F16": None},
+            cores=2,
+            free_memory=lambda: 2**34,
+            cpu_mark=lambda _pids: None,
+            workdir=Path(folder),
+            say=lambda _words: None,
+        )
+        lab = Lab(
+            inputs=inputs, tools=tools, store=store, slo=parse_slo(""), window_s=20.0,
+            today=lambda: "", pace=Pace(window_s=20.0),
+        )  # fmt: skip
+        outcome = run_study(lab, all_levers())
+        store.close()
+    kept = tuple(t.option.lever for t in outcome.ablation if t.decision.status == "kept")
+    measured = next((t for t in outcome.trials if t.id == "winner" and t.status == "ok"), None)
+    default = outcome.default
+    if measured is None or default is None:
+        return Found(claimed=(), kept=kept, covered=())
+    ratios = claims(measured, default, seed=seed, noise=outcome.noise)
+    better = gain if measured.config.flash_attention is False else 1.0
+    covered = [r.lo <= 1.0 <= r.hi for m, r in ratios.items() if m == "ttft_p50_ms"]
+    covered += [r.lo <= better <= r.hi for m, r in ratios.items() if m == "tps_single"]
+    reported = outcome.winner is measured
+    claimed = tuple(m for m, r in ratios.items() if m in METRICS and r.proven) if reported else ()
+    return Found(claimed=claimed, kept=kept, covered=tuple(covered))
+
+
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    """95 % interval of a share (Wilson 1927)."""
+    z, p = 1.96, hits / of
+    centre, spread = p + z * z / (2 * of), z * math.sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    return (centre - spread) / (1 + z * z / of), (centre + spread) / (1 + z * z / of)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=400)
+    parser.add_argument("--noise", type=float, default=0.05)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    found: dict[float, list[Found]] = {}
+    with ProcessPoolExecutor() as pool:
+        for gain in (1.0, GAIN):
+            run = partial(study, noise=arguments.noise, gain=gain)
+            found[gain] = list(pool.map(run, range(arguments.studies), chunksize=4))
+            print(f"gain {gain}: {len(found[gain])} studies", file=sys.stderr)
+    false = sum(bool(f.claimed) for f in found[1.0])
+    hits = sum(LEVER in f.kept and "tps_single" in f.claimed for f in found[GAIN])
+    covered = [c for studies in found.values() for f in studies for c in f.covered]
+    result = {
+        "studies": arguments.studies,
+        "false_claim_rate": false / arguments.studies,
+        "false_claim_upper95": round(wilson(false, arguments.studies)[1], 4),
+        "kept_without_effect": sum(bool(f.kept) for f in found[1.0]) / arguments.studies,
+        "power": hits / arguments.studies,
+        "power_ci95": [round(x, 4) for x in wilson(hits, arguments.studies)],
+        "coverage": round(sum(covered) / max(1, len(covered)), 4),
+        "intervals": len(covered),
+    }
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        for name, value in result.items():
+            print(f"{name:22} {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

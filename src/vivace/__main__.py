@@ -1,0 +1,7 @@
+"""`python -m vivace` is the command `vivace`."""
+
+import sys
+
+from vivace.cli.main import main
+
+sys.exit(main())
