@@ -142,10 +142,10 @@ def empty_folder(path: Path) -> None:
         (corrupt, "GGUF"),
         (corrupt_tensors, "GGUF"),
         (halve, "cut"),
-        (lambda path: path.write_bytes(b""), "empty"),
+        (lambda path: path.write_bytes(b""), "0 bytes"),
         (lambda path: path.write_bytes(b"MZ" * 99), "GGUF"),
         (empty_folder, "no model"),
-        (lambda path: path.unlink(), "no such"),
+        (lambda path: path.unlink(), "there is no file"),
     ],
     ids=["header", "tensors", "half", "empty", "other", "folder", "missing"],
 )
@@ -173,7 +173,6 @@ def test_a_model_that_is_none_has_a_named_error(
         (["--max-memory", "much"], "much"),
         (["--slo", "ttft=soon"], "ttft"),
         (["--workload", "nonsense"], "nonsense"),
-        (["--gpu-layers", "-1"], "gpu"),
         (["--goal", "fame"], "fame"),
         (["--llama-server", "missing-program"], "missing-program"),
     ],
@@ -189,7 +188,7 @@ def test_an_option_out_of_range_is_named(place: Place, options: list[str], words
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "empty"),
+        ("", "0 distinct requests"),
         ('{"messages": [{"role": "user", "content": "a"}]}\n\n{"messages": 3}\n', "line 3"),
         ("not json\n", "line 1"),
     ],
@@ -207,8 +206,9 @@ def test_a_workload_that_is_none_is_named_with_its_line(place: Place, content: s
 
 def test_requests_longer_than_the_context_are_refused_with_both_numbers(place: Place):
     file = place.folder / "long.jsonl"
-    long = {"messages": [{"role": "user", "content": "word " * 20_000}], "max_tokens": 8}
-    file.write_text("\n".join([json.dumps(long)] * 4))
+    questions = [f"{n} " + "word " * 20_000 for n in range(12)]
+    lines = [{"messages": [{"role": "user", "content": q}], "max_tokens": 8} for q in questions]
+    file.write_text("\n".join(map(json.dumps, lines)))
     done = place.run(place.tune("--workload", str(file), "--budget", "40s"))
     assert done.returncode in (2, 3), done.stderr
     assert "context" in done.stderr
