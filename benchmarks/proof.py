@@ -23,10 +23,8 @@ from functools import partial
 from pathlib import Path
 
 from vivace.core import Metric, ServingConfig
-from vivace.engines.base import ModelFiles
 from vivace.levers import all_levers
 from vivace.measure.slo import parse_slo
-from vivace.models.shape import ModelShape
 from vivace.study.claims import claims
 from vivace.study.inputs import Inputs
 from vivace.study.lab import Lab
@@ -34,19 +32,21 @@ from vivace.study.pace import Pace
 from vivace.study.ports import Tools
 from vivace.study.run import run_study
 from vivace.study.store import Store
-from vivace.testing import Clock, Script, VirtualDriver, VirtualEngine, VirtualJudge
+from vivace.testing import (
+    NO_FILES,
+    SMOL_SHAPE,
+    Clock,
+    Script,
+    VirtualDriver,
+    VirtualEngine,
+    VirtualJudge,
+)
 from vivace.workload import make_workload
 
 BUDGET_S = 480.0
 GAIN = 1.1
 #: Decided by one request alone, as flash attention is on a real machine.
 LEVER = "flash_attention"
-SHAPE = ModelShape(
-    architecture="llama", layers=30, hidden=576, ffn=1536, heads=9, kv_heads=3, key_size=64,
-    value_size=64, vocabulary=49152, context=8192, weight_type="Q4_1", parameters=134_515_008,
-    tensor_bytes=96_000_000, file_bytes=98_362_432,
-)  # fmt: skip
-FILES = ModelFiles(path=Path("model.gguf"), shape=SHAPE, sha256="0" * 64)
 METRICS: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single", "throughput_tps")
 
 
@@ -87,9 +87,9 @@ def study(seed: int, *, noise: float, gain: float) -> Found:
             engine=engine,
             driver=VirtualDriver(clock, [engine], tokens_per_piece=8),
             judge=VirtualJudge(clock, limit=0.02),
-            files=lambda _config: FILES,
+            files=lambda _config: NO_FILES,
             workload=make_workload("assistant", seed=seed),
-            shape=SHAPE,
+            shape=SMOL_SHAPE,
             weight_types={"F16": None},
             cores=2,
             free_memory=lambda: 2**34,

@@ -294,26 +294,3 @@ class QualityResult:
     kl_mean: float | None = None
     same_top1: float | None = None
     by_slice: Mapping[str, float] = field(default_factory=dict[str, float])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """One thing the diagnosis says, with its evidence."""
-
-    bottleneck: str
-    confidence: float
-    evidence: tuple[str, ...]
-    levers: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
-    """One `ServingConfig` measured on one workload."""
-
-    id: str
-    config: ServingConfig
-    status: TrialStatus
-    wall_s: float
-    reason: str = ""
-    row: Row | None = None
-    quality: QualityResult | None = None

@@ -3,12 +3,14 @@
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from vivace.engines.base import ModelFiles
 from vivace.models.shape import ModelShape
+from vivace.testing import SMOL_SHAPE
 
 FAKE = Path(__file__).with_name("fake_llama_server.py")
 
@@ -16,22 +18,7 @@ FAKE = Path(__file__).with_name("fake_llama_server.py")
 @pytest.fixture
 def shape() -> ModelShape:
     """SmolLM2-135M's shape: 23,040 bytes of f16 KV per token."""
-    return ModelShape(
-        architecture="llama",
-        layers=30,
-        hidden=576,
-        ffn=1536,
-        heads=9,
-        kv_heads=3,
-        key_size=64,
-        value_size=64,
-        vocabulary=49152,
-        context=8192,
-        weight_type="Q4_1",
-        parameters=134_515_008,
-        tensor_bytes=1_000_000,
-        file_bytes=1_100_000,
-    )
+    return replace(SMOL_SHAPE, tensor_bytes=1_000_000, file_bytes=1_100_000)
 
 
 @pytest.fixture

@@ -8,15 +8,10 @@ from vivace.core import METRICS, ServingConfig
 from vivace.levers import all_levers
 from vivace.levers.base import Lever, Situation
 from vivace.levers.sizing import context_for, kv_allocated, slots_that_fit
-from vivace.models.shape import ModelShape
+from vivace.testing import SMOL_SHAPE
 
-SHAPE = ModelShape(
-    architecture="llama", layers=30, hidden=576, ffn=1536, heads=9, kv_heads=3, key_size=64,
-    value_size=64, vocabulary=49152, context=8192, weight_type="Q4_1", parameters=134_515_008,
-    tensor_bytes=96_000_000, file_bytes=98_362_432,
-)  # fmt: skip
 SITUATION = Situation(
-    shape=SHAPE,
+    shape=SMOL_SHAPE,
     cores=4,
     concurrency=16,
     request_tokens=1100,

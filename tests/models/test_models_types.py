@@ -5,26 +5,8 @@ from dataclasses import replace
 import pytest
 
 from vivace.errors import ConfigError
-from vivace.models.shape import ModelShape
 from vivace.models.types import TYPES, bytes_per_weight, sensible_types
-
-SMOL = ModelShape(
-    architecture="llama",
-    layers=30,
-    hidden=576,
-    ffn=1536,
-    heads=9,
-    kv_heads=3,
-    key_size=64,
-    value_size=64,
-    vocabulary=49152,
-    context=8192,
-    weight_type="Q4_1",
-    parameters=134_515_008,
-    tensor_bytes=96_576_768,
-    file_bytes=98_362_432,
-    widths={576: 107_937_792, 1536: 26_542_080},
-)
+from vivace.testing import SMOL_SHAPE
 
 
 @pytest.mark.parametrize(
@@ -45,7 +27,7 @@ def test_an_unknown_type_is_told() -> None:
 
 
 def test_k_types_are_refused_with_the_widths_and_their_share() -> None:
-    reasons = sensible_types(SMOL)
+    reasons = sensible_types(SMOL_SHAPE)
     assert list(reasons) == list(TYPES)
     assert reasons["Q4_K_M"] == (
         "Q4_K needs widths divisible by 256: 576 (80% of the weights) would become Q5_0"
@@ -54,7 +36,7 @@ def test_k_types_are_refused_with_the_widths_and_their_share() -> None:
 
 
 def test_more_bits_than_the_source_are_no_gain_except_for_plain_8_bit() -> None:
-    reasons = sensible_types(SMOL)
+    reasons = sensible_types(SMOL_SHAPE)
     assert reasons["Q5_0"] == "no gain: more bits than the source (Q4_1) has"
     assert reasons["F16"] is None
     assert reasons["Q8_0"] is None
@@ -62,17 +44,17 @@ def test_more_bits_than_the_source_are_no_gain_except_for_plain_8_bit() -> None:
 
 
 def test_everything_fits_a_16_bit_model_with_even_widths() -> None:
-    shape = replace(SMOL, weight_type="BF16", widths={1024: 10, 4096: 10})
+    shape = replace(SMOL_SHAPE, weight_type="BF16", widths={1024: 10, 4096: 10})
     assert set(sensible_types(shape).values()) == {None}
 
 
 def test_a_few_odd_rows_do_not_rule_a_type_out() -> None:
-    shape = replace(SMOL, weight_type="F16", widths={1024: 75, 576: 25})
+    shape = replace(SMOL_SHAPE, weight_type="F16", widths={1024: 75, 576: 25})
     assert sensible_types(shape)["Q4_K_M"] is None
-    shape = replace(SMOL, weight_type="F16", widths={1024: 74, 576: 26})
+    shape = replace(SMOL_SHAPE, weight_type="F16", widths={1024: 74, 576: 26})
     assert sensible_types(shape)["Q4_K_M"] is not None
 
 
 def test_the_mixture_that_the_source_is_gets_named() -> None:
-    shape = replace(SMOL, weight_type="Q4_K", widths={1024: 1})
+    shape = replace(SMOL_SHAPE, weight_type="Q4_K", widths={1024: 1})
     assert sensible_types(shape)["Q4_K_M"] == "the source file is Q4_K already"

@@ -12,10 +12,18 @@ from vivace.measure.slo import parse_slo
 from vivace.study.bench import Bench
 from vivace.study.ports import Tools
 from vivace.study.trial import Ask, Measured, Phase
-from vivace.testing import Clock, Script, VirtualDriver, VirtualEngine, VirtualJudge
+from vivace.testing import (
+    NO_FILES,
+    SMOL_SHAPE,
+    Clock,
+    Script,
+    VirtualDriver,
+    VirtualEngine,
+    VirtualJudge,
+)
 from vivace.workload import make_workload
 
-from .virtual import FILES, SHAPE, TYPES
+from .virtual import TYPES
 
 FAST = ServingConfig(engine="scripted", weights="fast")
 SLOW = ServingConfig(engine="scripted", weights="slow")
@@ -59,7 +67,7 @@ def make(folder: Path, scripts: dict[str, Script] | None = None, *, together: bo
     driver = Watched(clock, engine)
     tools = Tools(
         engine=engine, driver=driver, judge=VirtualJudge(clock, limit=0.02),
-        files=lambda config: FILES, workload=make_workload("assistant", seed=0), shape=SHAPE,
+        files=lambda config: NO_FILES, workload=make_workload("assistant", seed=0), shape=SMOL_SHAPE,
         weight_types=TYPES, cores=2, free_memory=lambda: 2**34, cpu_mark=lambda _pids: None, workdir=folder, say=lambda _: None,
     )  # fmt: skip
     bench = Bench(tools=tools, slo=parse_slo(""), window_s=20.0, together=together)

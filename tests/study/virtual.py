@@ -5,31 +5,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.core import ServingConfig
-from vivace.engines.base import ModelFiles
 from vivace.levers import all_levers
 from vivace.measure.slo import parse_slo
-from vivace.models.shape import ModelShape
 from vivace.study.inputs import Inputs
 from vivace.study.lab import Lab
 from vivace.study.pace import Pace
 from vivace.study.ports import Tools
 from vivace.study.run import run_study
 from vivace.study.store import Store
-from vivace.testing import Clock, Rules, Script, VirtualDriver, VirtualEngine, VirtualJudge
+from vivace.testing import (
+    NO_FILES,
+    SMOL_SHAPE,
+    Clock,
+    Rules,
+    Script,
+    VirtualDriver,
+    VirtualEngine,
+    VirtualJudge,
+)
 from vivace.workload import make_workload
 
-SHAPE = ModelShape(
-    architecture="llama", layers=30, hidden=576, ffn=1536, heads=9, kv_heads=3, key_size=64,
-    value_size=64, vocabulary=49152, context=8192, weight_type="Q4_1", parameters=134_515_008,
-    tensor_bytes=96_000_000, file_bytes=98_362_432,
-)  # fmt: skip
 TYPES: Mapping[str, str | None] = {
     "F16": None,
     "Q8_0": None,
     "Q4_K_M": "Q4_K needs widths divisible by 256",
     "Q4_0": None,
 }
-FILES = ModelFiles(path=Path("model.gguf"), shape=SHAPE, sha256="0" * 64)
 
 
 @dataclass
@@ -76,9 +77,9 @@ def make_bed(
         engine=engine,
         driver=VirtualDriver(clock, [engine], tokens_per_piece=4),
         judge=VirtualJudge(clock, limit=wanted.max_quality_loss),
-        files=lambda config: FILES,
+        files=lambda config: NO_FILES,
         workload=make_workload(workload, seed=0),
-        shape=SHAPE,
+        shape=SMOL_SHAPE,
         weight_types=TYPES,
         cores=cores,
         free_memory=lambda: 2**34,

@@ -4,31 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vivace.core import Message, Record, Request, ServingConfig
-from vivace.engines.base import ModelFiles
-from vivace.models.shape import ModelShape
-from vivace.testing import Clock, Script, VirtualDriver, VirtualEngine, VirtualRunning
+from vivace.testing import NO_FILES, Clock, Script, VirtualDriver, VirtualEngine, VirtualRunning
 
 CONFIG = ServingConfig(engine="scripted")
-FILES = ModelFiles(
-    path=Path("none.gguf"),
-    sha256="0" * 64,
-    shape=ModelShape(
-        architecture="scripted",
-        layers=30,
-        hidden=576,
-        ffn=1536,
-        heads=9,
-        kv_heads=3,
-        key_size=64,
-        value_size=64,
-        vocabulary=49_152,
-        context=8192,
-        weight_type="Q4_1",
-        parameters=134_515_008,
-        tensor_bytes=96_576_768,
-        file_bytes=98_362_432,
-    ),
-)
+FILES = NO_FILES
 
 
 def words(count: int, stem: str) -> str:

@@ -17,9 +17,12 @@ from vivace.testing.model import EngineModel
 from vivace.testing.rules import Rules, Weights
 from vivace.testing.script import Quirks, Script
 from vivace.testing.serving import ScriptedServer
+from vivace.testing.shape import NO_FILES, SMOL_SHAPE
 from vivace.testing.virtual import Clock, VirtualEngine, VirtualRunning
 
 __all__ = [
+    "NO_FILES",
+    "SMOL_SHAPE",
     "Clock",
     "EngineModel",
     "Job",
