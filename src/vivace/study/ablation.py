@@ -1,6 +1,6 @@
 """One lever after another on top of the best so far: kept, rejected, or why it was not tried."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vivace.core import AblationStatus, QualityResult, ServingConfig
@@ -34,39 +34,40 @@ def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
         # What was slower than planned has taken the room of a separate validation.
         direct = direct or lab.left_s() < lab.pace.judge_s + lab.pace.trial_s(config)
         best = _keep(lab, best, _try(lab, None, bundle, best, held_out=direct))
-    later: list[tuple[Lever, Option]] = []
-    for lever in levers:
-        for option in _options(lab, lever, best):
-            now = option if option.impossible else _still(lab, lever, best, option.lever)
-            if now is None or (plan.bundled and now.lever in BUNDLE):
-                continue
-            chosen = plan.chooses(now.lever) and not direct
-            if now.impossible or (chosen and _has_room(lab, plan, now.lever)):
-                best = _keep(lab, best, _try(lab, lever, now, best))
-            else:
-                later.append((lever, now))
-    for lever, option in sorted(later, key=lambda pair: pair[0].about.priority):
-        now = _still(lab, lever, best, option.lever)
-        if direct:
-            words = "the budget has room for one candidate"
-            _keep(lab, best, _untried(lever, option, best, "not_tried", words))
-        elif now is not None:
-            best = _keep(lab, best, _try(lab, lever, now, best))
+    for wanted in (plan.first, plan.chooses, _anything):
+        for lever in levers:
+            for option in _open(lab, lever, best, wanted):
+                # What was kept meanwhile may have changed the option, or made it pointless.
+                now = next(
+                    (o for o in _open(lab, lever, best, wanted) if o.lever == option.lever), None
+                )
+                if now is None or (plan.bundled and now.lever in BUNDLE):
+                    continue
+                if direct and not now.impossible:
+                    words = "the budget has room for one candidate"
+                    _keep(lab, best, _untried(lever, now, best, "not_tried", words))
+                else:
+                    best = _keep(lab, best, _try(lab, lever, now, best))
     return best
 
 
-def _has_room(lab: Lab, plan: Plan, name: str) -> bool:
-    """Whether what every study is about still has its time after this lever."""
-    if name in BUNDLE:
-        return True
-    rest_s = plan.first_s({t.option.lever for t in lab.outcome.ablation})
-    step_s = next(s.seconds for s in plan.levers if s.name == name)
-    return lab.left_s() >= (step_s + rest_s) * lab.pace.slowness
+def _anything(_name: str) -> bool:
+    return True
 
 
-def _still(lab: Lab, lever: Lever, best: Finished, name: str) -> Option | None:
-    """The option of this name on top of what is the best by now; `None` when it is pointless."""
-    return next((o for o in _options(lab, lever, best) if o.lever == name), None)
+def _open(
+    lab: Lab, lever: Lever, best: Finished, wanted: Callable[[str], bool]
+) -> Sequence[Option]:
+    """The options of a lever on top of the best that have not had their turn."""
+    done = {t.option.lever for t in lab.outcome.ablation}
+    found = (o for o in _options(lab, lever, best) if o.lever not in done)
+    return [o for o in found if o.impossible or wanted(o.lever)]
+
+
+def _first_s(lab: Lab, *tried: str) -> float:
+    """What the levers that every study is about still need, apart from those that were tried."""
+    plan, done = lab.outcome.plan, {t.option.lever for t in lab.outcome.ablation}
+    return 0.0 if plan is None else plan.first_s(done.union(tried)) * lab.pace.slowness
 
 
 def _keep(lab: Lab, best: Finished, tried: Tried) -> Finished:
@@ -121,15 +122,21 @@ def _try(
     plan = lab.outcome.plan
     thrift = plan.thrift if plan is not None and lab.may_skip_loads and not held_out else 0
     skips = follows(config, reference, thrift=thrift)
-    trial_s = lab.pace.trial_s(config, loaded=loaded and not skips, reference=reference)
+    trial_s = lab.pace.trial_s(
+        config,
+        loaded=loaded and not skips,
+        reference=reference,
+        blocks=1 if loaded and not held_out else 2,
+    )
     if not held_out:
         lab.reserve_s = max(_validation_s(lab, best.config), _validation_s(lab, config))
+    rest_s = 0.0 if held_out else _first_s(lab, option.lever)
     try:
         if scored:
-            _need(lab, lab.pace.judge_s, held_out=held_out)
+            _need(lab, lab.pace.judge_s + rest_s, held_out=held_out)
             if not _passes(settle_quality(lab, config)):
                 return _judged(lab, lever, option, best, config, trial=None)
-        _need(lab, trial_s, held_out=held_out)
+        _need(lab, trial_s + rest_s, held_out=held_out)
         trial = lab.trial(
             option.lever,
             config,
@@ -138,7 +145,8 @@ def _try(
             levels=lab.inputs.concurrency if held_out else () if skips else None,
             reserve=not held_out,
             others=others,
-            rounds=1 if held_out else LOOKS,
+            rounds=1 if held_out or loaded else LOOKS,
+            there_and_back=held_out or not loaded,
         )
         tried = _judged(lab, lever, option, best, config, trial=trial)
         if tried.decision.status != "kept" or _known(lab, config):
@@ -234,9 +242,7 @@ def _gate(lab: Lab, lever: Lever | None, best: Finished, name: str) -> Gate:
                 return ""
             round_s = 4 * BLOCK * lab.pace.request_s(best.config)
             last = len(measured.single_blocks) >= 2 * measured.ask.rounds
-            plan, tried = lab.outcome.plan, {t.option.lever for t in lab.outcome.ablation}
-            rest_s = plan.first_s(tried | {name}) if plan is not None else 0.0
-            last = last or lab.left_s() < round_s + lab.window_s + rest_s
+            last = last or lab.left_s() < round_s + lab.window_s + _first_s(lab, name)
             return early_end(single, last=last)
         total = score(limits.goal, vs_previous)
         return "a loss under load" if total is not None and total.hi < 1 else ""

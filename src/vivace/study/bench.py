@@ -107,9 +107,11 @@ class Bench:
         for round_ in range(arm.ask.rounds):
             if round_:
                 self._turn(arm, lambda: arm.single(block))
-            for order in (alive, list(reversed(alive))):
+            back = arm.ask.there_and_back
+            for order in (alive, list(reversed(alive)))[: 1 + back]:
                 alive = [r for r in order if self._survives(r, lambda r=r: r.single(r.ask.block))]
-            self._turn(arm, lambda: arm.single(block))
+            if back:
+                self._turn(arm, lambda: arm.single(block))
             alive = [r for r in rivals if r in alive]
             if self._gate(arm, "single", LOADED) is not None:
                 break

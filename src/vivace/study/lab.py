@@ -108,6 +108,7 @@ class Lab:
         others: Sequence[Other] = (),
         mirrored: bool = False,
         rounds: int = 1,
+        there_and_back: bool = True,
     ) -> Finished:
         """Measure, or take from the store what an earlier run of this study measured.
 
@@ -123,6 +124,7 @@ class Lab:
                 split=split,
                 salt=trial_id if split == "tune" else "",
                 rounds=0 if slow else rounds,
+                there_and_back=there_and_back,
                 levels=(self.inputs.level,) if levels is None else levels,
                 gate=gate,
                 deadline_ns=self._deadline_ns(reserve=reserve),

@@ -77,12 +77,14 @@ class Pace:
         loaded: bool = True,
         quality: bool = False,
         reference: ServingConfig | None = None,
+        blocks: int = 2,
     ) -> float:
         """A whole trial of `config`, with one round of turns where there is a reference."""
-        blocks = 1 if self.slow(config) else 2
+        if self.slow(config):
+            blocks = 1
         seconds = self.warm_s(config) + blocks * BLOCK * self.request_s(config)
         if reference is not None:
-            seconds += 2 * BLOCK * self.request_s(reference)
+            seconds += blocks * BLOCK * self.request_s(reference)
         if loaded:
             seconds += self.warm_slots_s(config)
         if loaded and takes_load_turns(config, reference):

@@ -47,6 +47,10 @@ class Plan:
         rest = (s for s in self.levers if s.chosen and s.name in BUNDLE and s.name not in done)
         return sum(s.seconds for s in rest)
 
+    def first(self, name: str) -> bool:
+        """Whether this lever is among the most important ones that have room in the budget."""
+        return any(s.name == name and s.chosen and s.priority == 1 for s in self.levers)
+
     def chooses(self, name: str) -> bool:
         """Whether the lever of this name has room in the budget."""
         return any(s.name == name and s.chosen for s in self.levers)
@@ -91,7 +95,10 @@ def _step(
         seconds = pace.judge_s
     else:
         quality = about.changes_answers
-        seconds = pace.trial_s(changed, loaded=loaded, quality=quality, reference=reference)
+        blocks = 1 if about.shows_in == "loaded" else 2
+        seconds = pace.trial_s(
+            changed, loaded=loaded, quality=quality, reference=reference, blocks=blocks
+        )
     priority = 2 if made else about.priority
     seconds += MAKE_S if made else 0.0
     return Step(name=option.lever, title=option.title, seconds=seconds, priority=priority)

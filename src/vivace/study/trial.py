@@ -30,6 +30,8 @@ class Ask:
     salt: str = ""
     #: Requests of one single block; a round of turns has two blocks of each side.
     block: int = 3
+    #: The second half of a round of turns: without it each side has one block of a round.
+    there_and_back: bool = True
     #: Most rounds of turns while the gate asks for more.
     rounds: int = 1
     levels: tuple[int, ...] = (16,)
