@@ -22,6 +22,13 @@ def test_one_request_is_its_prompt_and_its_answer():
     assert PACE.request_s(SMALL) == pytest.approx(0.1 + 1)
 
 
+def test_warming_reads_the_prompt_once_each_time_or_not_at_all():
+    # A start, three prompts and three answers of 8 tokens at 32 (64) a second.
+    assert PACE.warm_s(COLD) == pytest.approx(2 + 3 * 5 + 0.75)
+    assert PACE.warm_s(CACHED) == pytest.approx(2 + 5 + 2 * 0.1 + 0.75)
+    assert PACE.warm_s(replace(CACHED, warm_prefix=True)) == pytest.approx(2 + 3 * 0.1 + 0.75)
+
+
 def test_seconds_for_a_request_are_slow():
     assert PACE.slow(COLD)
     assert not PACE.slow(CACHED)
@@ -46,9 +53,9 @@ def test_a_reference_adds_its_blocks_and_load_turns_only_between_several_slots()
 def test_each_cold_slot_reads_the_prompt_before_the_load():
     wide = replace(SMALL, slots=8)
     assert PACE.warm_slots_s(SMALL) == 0
-    assert PACE.warm_slots_s(wide) == pytest.approx(7 * 5 + 1.1)
-    assert PACE.warm_slots_s(replace(wide, warm_prefix=True)) == pytest.approx(1.1)
-    assert PACE.warm_slots_s(ServingConfig()) == pytest.approx(3 * 5 + 1.1)
+    assert PACE.warm_slots_s(wide) == pytest.approx(7 * 5 + 1.1 + 4)
+    assert PACE.warm_slots_s(replace(wide, warm_prefix=True)) == pytest.approx(1.1 + 4)
+    assert PACE.warm_slots_s(ServingConfig()) == pytest.approx(3 * 5 + 1.1 + 4)
 
 
 def test_between_single_slots_the_load_follows_from_one_request():

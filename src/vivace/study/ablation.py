@@ -13,7 +13,7 @@ from vivace.study.goal import score
 from vivace.study.lab import Lab, Other, numerics, whole_default
 from vivace.study.outcome import Tried
 from vivace.study.pace import BLOCK, follows, takes_load_turns
-from vivace.study.plan import BUNDLE, Plan
+from vivace.study.plan import BUNDLE, Plan, goes_to_load
 from vivace.study.scoring import settle_quality
 from vivace.study.trial import Gate, Measured, Phase, always
 from vivace.study.validation import is_mirrored, winner_step
@@ -67,7 +67,7 @@ def _open(
 def _first_s(lab: Lab, *tried: str) -> float:
     """What the levers that every study is about still need, apart from those that were tried."""
     plan, done = lab.outcome.plan, {t.option.lever for t in lab.outcome.ablation}
-    return 0.0 if plan is None else plan.first_s(done.union(tried)) * lab.pace.slowness
+    return 0.0 if plan is None else plan.first_s(done.union(tried))
 
 
 def _keep(lab: Lab, best: Finished, tried: Tried) -> Finished:
@@ -124,13 +124,13 @@ def _try(
     skips = follows(config, reference, thrift=thrift)
     trial_s = lab.pace.trial_s(
         config,
-        loaded=loaded and not skips,
+        loaded=(lever is None or goes_to_load(lever)) and not skips,
         reference=reference,
         blocks=1 if loaded and not held_out else 2,
     )
     if not held_out:
         lab.reserve_s = max(_validation_s(lab, best.config), _validation_s(lab, config))
-    rest_s = 0.0 if held_out else _first_s(lab, option.lever)
+    rest_s = 0.0 if lever is None or option.lever in BUNDLE else _first_s(lab)
     try:
         if scored:
             _need(lab, lab.pace.judge_s + rest_s, held_out=held_out)

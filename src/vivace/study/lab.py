@@ -89,7 +89,7 @@ class Lab:
 
     def left_s(self, *, reserve: bool = True) -> float:
         """Seconds left; with `reserve` without those that the validation needs."""
-        held = self.reserve_s * self.pace.slowness if reserve else 0.0
+        held = self.reserve_s if reserve else 0.0
         return self.inputs.budget_s - self.elapsed_s - held - MARGIN_S
 
     def quality_of(self, config: ServingConfig) -> QualityResult | None:

@@ -15,6 +15,8 @@ WARM_TOKENS = 8
 BLOCK = 3
 #: Slots of an engine's default, where the configuration does not say.
 STOCK_SLOTS = 4
+#: Beyond one request alone, what a wave of short ones takes (2 cores, 2026-12).
+WAVE_S = 4.0
 #: A request that takes longer than this is slow: it gets one block and no turns.
 SLOW_S = 4.0
 #: Most that a surprise may lengthen later estimates.
@@ -52,8 +54,10 @@ class Pace:
 
     def warm_s(self, config: ServingConfig) -> float:
         """The start and the discarded requests."""
-        first = self.prompt_tokens / self.prefill_tps
-        rest = first if config.prefix_cache is False else self.new_tokens / self.prefill_tps
+        whole, new = self.prompt_tokens / self.prefill_tps, self.new_tokens / self.prefill_tps
+        first, rest = (new if config.warm_prefix else whole), new
+        if config.prefix_cache is False:
+            first = rest = whole
         warm = first + (WARM_REQUESTS - 1) * rest + WARM_REQUESTS * WARM_TOKENS / self.decode_tps
         return START_S + warm
 
@@ -62,7 +66,7 @@ class Pace:
         if config.slots == 1 or config.prefix_cache is False:
             return 0.0
         cold = 0 if config.warm_prefix else (config.slots or STOCK_SLOTS) - 1
-        return cold * self.prompt_tokens / self.prefill_tps + self.request_s(config)
+        return cold * self.prompt_tokens / self.prefill_tps + self.request_s(config) + WAVE_S
 
     def load_s(self, config: ServingConfig, window_s: float | None = None) -> float:
         """One load block: ramp, window, and the request that closes it."""

@@ -85,8 +85,7 @@ def _step(
     about = lever.about
     changed = option.apply(config)
     made = changed.weights not in (config.weights, "source")
-    # What depends on the case is mostly rejected after the single phase.
-    loaded = about.shows_in == "loaded" or (about.priority == 1 and about.effort != "case")
+    loaded = goes_to_load(lever)
     reference = None if pace.slow(config) else config
     if follows(changed, reference, thrift=thrift):
         loaded = False
@@ -102,6 +101,12 @@ def _step(
     priority = 2 if made else about.priority
     seconds += MAKE_S if made else 0.0
     return Step(name=option.lever, title=option.title, seconds=seconds, priority=priority)
+
+
+def goes_to_load(lever: Lever) -> bool:
+    """Whether time for the load is set aside; what depends on the case is mostly settled before."""
+    about = lever.about
+    return about.shows_in == "loaded" or (about.priority == 1 and about.effort != "case")
 
 
 def _weight(step: Step) -> int:
@@ -139,6 +144,6 @@ def fit(
     )
 
 
-SLACK = 1.2
+SLACK = 1.35
 #: Tried as one step when the budget has no room for one after another.
 BUNDLE = ("prefix_cache", "weights:source", "warm_prefix")

@@ -31,7 +31,7 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
     try:
         lab.pace = probe(lab.tools, lab.pace, lab.start)
         plan = lab.outcome.plan = make_plan(lab, levers)
-        if plan.bundled:
+        if plan.direct:
             lab.shorten(SHORT_WINDOW_S)
         lab.tools.say(plan_words(plan, lab.inputs.budget_s - lab.elapsed_s))
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.

@@ -11,6 +11,8 @@ from vivace.study.pace import STOCK_SLOTS
 from vivace.study.plan import Step
 from vivace.study.scoring import settle_quality
 
+NEARLY = 0.8
+
 
 def winner_step(lab: Lab, config: ServingConfig | None = None, *, mirrored: bool) -> Step:
     """The winner in turn with the engine's default; of a winner that is not known yet a guess."""
@@ -75,7 +77,8 @@ def _in_turn(lab: Lab, best: Finished) -> Finished:
     others: list[Other] = []
     spare_s, mirrored = lab.left_s(reserve=False), is_mirrored(lab)
     needs_s = winner_step(lab, best.config, mirrored=mirrored).seconds
-    if spare_s >= needs_s and best.config != stock:
+    # The last window may be cut short: a turn that is a little short is better than none.
+    if spare_s >= NEARLY * needs_s and best.config != stock:
         default = whole_default(lab)
         others.append(replace(default, window_s=None) if mirrored else default)
         if spare_s >= needs_s + again_step(lab).seconds:
