@@ -20,6 +20,11 @@ from vivace.study.fairness import Warnings, check_lengths
 from vivace.study.trial import Measured
 
 
+#: The same configuration minutes apart was up to so much faster or slower on a shared machine
+#: (24 to 38 tokens/s within an hour, 2026-12): what was not measured in turn knows no better.
+DRIFT = 1.25
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """What another configuration did in turn with a trial."""
@@ -151,7 +156,8 @@ def ratios(
 ) -> dict[Metric, Ratio]:
     """Candidate divided by reference for every metric that both have.
 
-    Where both were measured in turn, only those blocks are compared.
+    Where both were measured in turn, only those blocks are compared; else the intervals reach
+    further by `DRIFT`.
     """
     found: dict[Metric, Ratio] = {}
     samples = seen_with(candidate, reference).samples
@@ -166,5 +172,22 @@ def ratios(
             reference_memory=reference.memory,
         )
         if ratio is not None:
-            found[metric] = ratio
+            found[metric] = ratio if _in_turn(candidate, reference, metric) else _widened(ratio)
     return found
+
+
+def _in_turn(candidate: Finished, reference: Finished, metric: Metric) -> bool:
+    """Whether both sides' blocks of this metric alternated; memory does not drift."""
+    turn = candidate.in_turn.get(reference.id)
+    if metric == "memory_bytes":
+        return True
+    if turn is None:
+        return False
+    single = metric in ("ttft_p50_ms", "tps_single")
+    return bool(turn.samples.single_ttft_ms if single else turn.samples.cycles)
+
+
+def _widened(ratio: Ratio) -> Ratio:
+    """With what the machine may have drifted in between on both ends."""
+    lo, hi = ratio.lo / DRIFT, ratio.hi * DRIFT
+    return Ratio(ratio=ratio.ratio, lo=lo, hi=hi, proven=ratio.proven and (lo > 1 or hi < 1))
