@@ -19,7 +19,6 @@ from vivace.measure.samples import Samples, merge, prefer
 from vivace.study.fairness import Warnings, check_lengths
 from vivace.study.trial import Measured
 
-
 #: The same configuration minutes apart was up to so much faster or slower on a shared machine
 #: (24 to 38 tokens/s within an hour, 2026-12): what was not measured in turn knows no better.
 DRIFT = 1.25
