@@ -68,6 +68,12 @@ def test_between_single_slots_the_load_follows_from_one_request():
     assert not follows(wide, SMALL, thrift=2)
 
 
+def test_scoring_takes_as_long_as_the_machine_is_slow():
+    assert PACE.learn(prefill_tps=None, decode_tps=56.0).quality_s == pytest.approx(10)
+    assert PACE.learn(prefill_tps=None, decode_tps=None).quality_s == pytest.approx(17.5)
+    assert PACE.learn(prefill_tps=99.0, decode_tps=None).prefill_tps == 99
+
+
 def test_a_surprise_lengthens_estimates_up_to_twice_and_fades():
     late = PACE.surprised(expected_s=10, took_s=15)
     assert late.slowness == pytest.approx(1.5)

@@ -17,6 +17,8 @@ BLOCK = 3
 STOCK_SLOTS = 4
 #: Beyond one request alone, what a wave of short ones takes (2 cores, 2026-12).
 WAVE_S = 4.0
+#: Scoring the quality texts takes as long as so many tokens of one request (2 cores, 2026-12).
+QUALITY_STEPS = 560
 #: A request that takes longer than this is slow: it gets one block and no turns.
 SLOW_S = 4.0
 #: Most that a surprise may lengthen later estimates.
@@ -105,10 +107,12 @@ class Pace:
 
     def learn(self, *, prefill_tps: float | None, decode_tps: float | None) -> "Pace":
         """The same with speeds that were measured."""
+        decode_tps = decode_tps or self.decode_tps
         return replace(
             self,
             prefill_tps=prefill_tps or self.prefill_tps,
-            decode_tps=decode_tps or self.decode_tps,
+            decode_tps=decode_tps,
+            quality_s=QUALITY_STEPS / decode_tps,
         )
 
     def surprised(self, *, expected_s: float, took_s: float) -> "Pace":

@@ -144,6 +144,6 @@ def fit(
     )
 
 
-SLACK = 1.35
+SLACK = 1.5
 #: Tried as one step when the budget has no room for one after another.
 BUNDLE = ("prefix_cache", "weights:source", "warm_prefix")
