@@ -28,7 +28,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "diagnose": frozenset({"measure", "hardware", "levers"}),
     "quantize": frozenset({"models", "quality"}),
     "export": frozenset({"engines"}),
-    "testing": frozenset({"engines", "load"}),
+    "testing": frozenset({"engines", "load", "models.shape"}),
     "study": frozenset(
         {
             "hardware", "workload", "client", "measure", "prompts", "models", "levers",
