@@ -136,7 +136,9 @@ def _try(
             _need(lab, lab.pace.judge_s + rest_s, held_out=held_out)
             if not _passes(settle_quality(lab, config)):
                 return _judged(lab, lever, option, best, config, trial=None)
-        _need(lab, trial_s + rest_s, held_out=held_out)
+        # What is kept must have time for its verdict too.
+        judge_s = 0.0 if lever is None or _settled(lab, lever, config) else lab.pace.judge_s
+        _need(lab, trial_s + judge_s + rest_s, held_out=held_out)
         trial = lab.trial(
             option.lever,
             config,
@@ -210,6 +212,10 @@ def _judged(
 
 def _known(lab: Lab, config: ServingConfig) -> bool:
     return numerics(config) == numerics(lab.start) or lab.quality_of(config) is not None
+
+
+def _settled(lab: Lab, lever: Lever, config: ServingConfig) -> bool:
+    return not lever.about.changes_answers or _known(lab, config)
 
 
 def _passes(quality: QualityResult | None) -> bool:
