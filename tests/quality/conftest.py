@@ -17,6 +17,8 @@ class Stub:
     url: str = ""
     completions: list[dict] = field(default_factory=list)
     tokenized: list[dict] = field(default_factory=list)
+    #: Each path that was asked, with the content type of the body.
+    asked: set[tuple[str, str | None]] = field(default_factory=set)
     status: int = 200
     obeys_bias: bool = True
     #: Characters whose token ends inside a UTF-8 character: no probabilities, as llama.cpp does.
@@ -48,8 +50,10 @@ class Stub:
 def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body go out apart; the body must not wait
 
         def do_POST(self) -> None:
+            stub.asked.add((self.path, self.headers["Content-Type"]))
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             data = (
                 stub.text

@@ -78,11 +78,39 @@ def test_the_interval_weighs_documents_by_their_tokens():
     assert (middle.lo, middle.hi) == pytest.approx((math.expm1(0.1), math.expm1(0.1)))
 
 
+#: Seven documents that no two seeds draw alike: their interval shows which seed was taken.
+UNEVEN = (0.0, 0.011, 0.053, -0.027, 0.031, 0.047, 0.019)
+
+
 def test_the_same_seed_gives_the_same_interval():
-    arms = sides(0.0, 0.01, 0.05, -0.02, 0.03)
-    assert result(*arms) == result(*arms)
-    other = compare(*arms, limit=0.02, seed=4, basis="the basis", reference_name="F16")
-    assert other.loss == result(*arms).loss
+    arms = sides(*UNEVEN)
+    made = [
+        compare(*arms, limit=0.02, seed=seed, basis="the basis", reference_name="F16")
+        for seed in (3, 3, 4, 5, 6)
+    ]
+    assert made[0] == made[1]
+    assert len({m.loss for m in made}) == 1
+    assert len({m.lo for m in made}) == len({m.hi for m in made}) == 4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_slices_and_the_early_stop_are_judged_with_the_given_seed(seed):
+    arms = sides(*UNEVEN, tokens=30)
+    # a single slice has the whole 5 % to itself, so that its interval is that of all documents
+    lo = compare(*arms, limit=0.02, seed=seed, basis="b", reference_name="F16").lo
+    for limit, beyond in ((lo - 1e-12, True), (lo + 1e-12, False)):
+        made = compare(*arms, limit=limit, seed=seed, basis="b", reference_name="F16")
+        assert made.basis.endswith("; fails on en alone") is beyond
+        assert clearly_failing(*arms, limit=limit / 2, seed=seed) is beyond
+
+
+def test_a_loss_of_exactly_the_limit_fails_no_slice_and_stops_nothing():
+    arms = sides(*[0.25] * 4, tokens=64)  # powers of two: no rounding on the way
+    limit = math.expm1(0.25)
+    made = result(*arms, limit=limit)
+    assert made.lo == made.loss == made.hi == limit
+    assert made.verdict == "pass"
+    assert not clearly_failing(*arms, limit=limit / 2, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +153,20 @@ def test_a_good_average_does_not_hide_a_broken_slice():
     assert made.verdict == "fail"
     assert made.basis.endswith("; fails on zh alone")
     assert made.by_slice == pytest.approx({"en": math.expm1(-0.02), "zh": math.expm1(0.05)})
+
+
+def test_every_broken_slice_is_named():
+    ref_en, cand_en = sides(*[0.05] * 4, slice="en")
+    ref_zh, cand_zh = sides(*[0.05] * 4, slice="zh")
+    assert result(ref_en | ref_zh, cand_en | cand_zh).basis.endswith("; fails on en, zh alone")
+
+
+def test_a_document_counts_for_the_slice_that_the_reference_has_it_in():
+    reference, _ = sides(*[0.05] * 4, slice="zh")
+    candidate = {n: scores(n, *[-1.05] * 10, slice="en") for n in reference}
+    made = result(reference, candidate)
+    assert list(made.by_slice) == ["zh"]
+    assert made.basis.endswith("; fails on zh alone")
 
 
 def test_three_documents_are_too_few_to_call_a_slice_broken():
@@ -189,14 +231,14 @@ def test_only_documents_of_both_sides_are_paired():
 
 
 def test_nothing_in_common_is_refused():
-    with pytest.raises(ConfigError, match="no document was scored by both"):
+    with pytest.raises(ConfigError, match=r"^no document was scored by both the "):
         result({"a": scores("a", -1.0)}, {"b": scores("b", -1.0)})
 
 
 def test_another_tokenizer_is_refused():
     with pytest.raises(ConfigError, match="`a` has other tokens") as caught:
         result({"a": scores("a", -1.0, tokens=[1])}, {"a": scores("a", -1.0, tokens=[2])})
-    assert "same tokenizer" in caught.value.hint
+    assert caught.value.hint == "both have to be the same model with the same tokenizer"
 
 
 @pytest.mark.parametrize(
@@ -232,7 +274,7 @@ def test_scores_survive_storage():
 def test_stored_scores_that_are_damaged_are_refused(data):
     with pytest.raises(ConfigError, match="cannot be read") as caught:
         parse_scores(data)
-    assert caught.value.hint
+    assert caught.value.hint == "delete the file; it is made again"
 
 
 def test_scores_of_different_lengths_are_refused():

@@ -1,3 +1,7 @@
+import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -43,6 +47,23 @@ def test_indentation_of_code_is_kept_and_blank_ends_are_not():
     assert code.text.endswith("len(values)")
 
 
+def test_the_corpus_is_read_alike_where_the_locale_is_not_utf_8():
+    program = (
+        "from vivace.quality.texts import shipped_documents\n"
+        "print(sum(ord(c) for d in shipped_documents() for c in d.text))"
+    )
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | plain,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert int(done.stdout) == sum(ord(c) for d in shipped_documents() for c in d.text)
+
+
 def test_a_document_without_text_is_refused():
     with pytest.raises(ConfigError, match="`a` has no text"):
         parse_documents('[[document]]\nid="a"\nslice="en"\ntext=" "')
@@ -58,6 +79,23 @@ def test_answers_follow_the_last_question_alone():
     assert made == Document(
         id=made.id, slice="workload", text="An answer.", context="Question 1?\n\n"
     )
+
+
+def test_the_question_is_found_wherever_it_stands():
+    system, earlier, told, asked = request(1).messages
+    [made] = workload_documents([replace(request(1), messages=(system, earlier, asked, told))])
+    assert made.context == "Question 1?\n\n"
+
+
+def test_the_same_question_and_answer_stand_only_once():
+    # the two long questions differ only behind the part that is read
+    long = [
+        replace(request(1), messages=(Message(role="user", content="x" * CONTEXT_CHARS + end),))
+        for end in "ab"
+    ]
+    made = workload_documents([request(1), request(1), *long, request(2), request(3), request(4)])
+    assert [d.context[:10] for d in made] == ["Question 1", "x" * 10, "Question 2", "Question 3"]
+    assert len({d.id for d in made}) == 4
 
 
 def test_a_long_question_is_cut_behind_its_beginning():
@@ -83,7 +121,7 @@ def test_the_id_follows_the_text_and_not_the_place():
     [again] = workload_documents([replace(request(1), id="elsewhere")])
     [other] = workload_documents([request(1, "Another answer.")])
     assert first.id == again.id != other.id
-    assert first.id.startswith("workload-")
+    assert re.fullmatch("workload-[0-9a-f]{12}", first.id)
 
 
 def test_the_workloads_answers_stand_among_the_first_documents():

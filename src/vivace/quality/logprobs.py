@@ -11,7 +11,7 @@ with a harmless token forced; if it is not even there, the last listed bounds it
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from threading import Lock
 
 from vivace.errors import ConfigError, EngineRequestError
@@ -72,7 +72,9 @@ def score(
     else:
         with ThreadPoolExecutor(slots) as pool:
             try:
-                list(pool.map(run, range(slots)))
+                runs = [pool.submit(run, slot) for slot in range(slots)]
+                for ended in as_completed(runs):  # whichever fails first is told first
+                    ended.result()
             except BaseException:  # Ctrl-C too: the other slots must not score on to their end
                 stopped = True
                 raise

@@ -71,7 +71,7 @@ def parse_documents(toml: str) -> tuple[Document, ...]:
 def workload_documents(
     requests: Iterable[Request], *, limit: int = WORKLOAD_DOCUMENTS
 ) -> tuple[Document, ...]:
-    """Reference answers after their question alone.
+    """Reference answers after their question alone, each pair of the two once.
 
     The shared system prompt is left out: every prompt token costs prefill in every candidate, and
     both sides of the comparison miss it alike.
@@ -82,7 +82,9 @@ def workload_documents(
             break
         if request.answer is not None and request.answer.strip():
             question = next((m.content for m in request.messages[::-1] if m.role == "user"), "")
-            found.append(_answer_document(question[:CONTEXT_CHARS], request.answer.strip()))
+            document = _answer_document(question[:CONTEXT_CHARS], request.answer.strip())
+            if document not in found:
+                found.append(document)
     return tuple(found)
 
 

@@ -102,7 +102,7 @@ class NativeClient:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise EngineRequestError(
-                f"scoring at {path} failed: {error or type(error).__name__}",
+                f"scoring at {path} failed: {str(error) or type(error).__name__}",
                 hint="the engine's log says why it left",
             ) from error
         if response.status != 200:
