@@ -45,22 +45,19 @@ def test_the_prefix_cache_stays_where_warm_slots_need_it():
 
 
 def two_faced(config: ServingConfig) -> Script:
-    """Flash attention off helps one request by a fifth and makes wide batches costly."""
-    script = replace(RULES(replace(config, flash_attention=None)), batch_cost=0.02)
-    if config.flash_attention is not False:
-        return script
-    return replace(script, decode_tps=script.decode_tps * 1.2, batch_cost=0.3)
+    """Smaller weights help one request and make wide batches costly."""
+    return replace(RULES(config), batch_cost=0.02 if config.weights == "F16" else 0.3)
 
 
 def test_an_early_lever_that_hurts_a_later_one_is_dropped(tmp_path: Path):
     bed = make_bed(tmp_path, two_faced, budget_s=2500.0)
     outcome = bed.run()
-    assert bed.tried()["flash_attention"] == "kept"
+    assert bed.tried()["weights:source"] == "kept"
     assert bed.tried()["warm_prefix"] == "kept"
     dropped = {o.lever for o in outcome.left_out if o.dropped}
-    assert "flash_attention" in dropped
-    assert outcome.winner is not None
-    assert outcome.winner.config.flash_attention is None
+    assert "weights:source" in dropped
+    finalist = next(t for t in outcome.trials if t.id == "winner")
+    assert finalist.config.weights == "F16"
 
 
 def test_each_kept_lever_is_worth_what_the_winner_loses_without_it(tmp_path: Path):

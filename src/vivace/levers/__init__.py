@@ -21,7 +21,6 @@ def all_levers() -> Sequence[Lever]:
     return (
         PrefixCache(),
         Weights(),
-        # Before the slots: how attention is computed decides what a wide batch costs.
         FlashAttention(),
         Slots(),
         WarmPrefix(),
