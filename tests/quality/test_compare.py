@@ -78,7 +78,7 @@ def test_the_interval_weighs_documents_by_their_tokens():
     assert (middle.lo, middle.hi) == pytest.approx((math.expm1(0.1), math.expm1(0.1)))
 
 
-#: Seven documents that no two seeds draw alike: their interval shows which seed was taken.
+#: Documents whose interval shows which seed was taken.
 UNEVEN = (0.0, 0.011, 0.053, -0.027, 0.031, 0.047, 0.019)
 
 
@@ -90,7 +90,16 @@ def test_the_same_seed_gives_the_same_interval():
     ]
     assert made[0] == made[1]
     assert len({m.loss for m in made}) == 1
-    assert len({m.lo for m in made}) == len({m.hi for m in made}) == 4
+    assert len({(m.lo, m.hi) for m in made}) > 1
+
+
+def test_an_interval_holds_95_percent_unless_told_otherwise():
+    reference, candidate = sides(*UNEVEN)
+    pairs = [(reference[n], candidate[n]) for n in reference]
+    made = {c: loss_interval(pairs, seed=3, confidence=c) for c in (0.9, 0.95, 0.99)}
+    assert made[0.99].lo < made[0.95].lo < made[0.9].lo
+    assert made[0.99].hi > made[0.95].hi > made[0.9].hi
+    assert loss_interval(pairs, seed=3) == made[0.95]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -206,6 +215,12 @@ def test_kl_gives_an_unlisted_token_the_most_it_can_have():
     assert kl(reference, candidate) == pytest.approx(expected)
 
 
+def test_kl_counts_a_small_rest_as_it_is():
+    reference, candidate = ((1, math.log(0.9999)),), ((1, math.log(0.9998)),)
+    expected = 0.9999 * math.log(0.9999 / 0.9998) + 0.0001 * math.log(0.0001 / 0.0002)
+    assert kl(reference, candidate) == pytest.approx(expected, rel=1e-6)
+
+
 def test_kl_of_equal_distributions_is_zero_even_when_everything_is_listed():
     certain = ((1, 0.0),)
     assert kl(TOP, TOP) == 0
@@ -268,6 +283,11 @@ def test_stopping_looks_only_at_documents_that_the_reference_has():
 def test_scores_survive_storage():
     made = {"a": scores("a", -1.25, -2.5, slice="zh", floored=1)}
     assert parse_scores(dump_scores(made)) == made
+
+
+def test_scores_count_no_bound_unless_they_say_so():
+    stored = b'{"a":{"id":"a","slice":"en","tokens":[],"logprobs":[],"top":[]}}'
+    assert parse_scores(stored)["a"].floored == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"[1]", b'{"a":{"id":"a"}}', dump_scores({})[:1]])

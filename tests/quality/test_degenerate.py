@@ -34,7 +34,9 @@ def test_no_answer_is_wrong(text):
     assert wrong_output(text) == "empty answer"
 
 
-@pytest.mark.parametrize("text", ["the " * 40, "好" * 40, "カ" * 40, "好。" * 2 + "好" * 60])
+@pytest.mark.parametrize(
+    "text", ["the " * 40, "好" * 40, "カ" * 40, "好。" * 2 + "好" * 60, "OK" + "好" * 60]
+)
 def test_words_and_characters_repeated_are_seen(text):
     assert wrong_output(text) == "one token repeated"
 

@@ -1,6 +1,6 @@
 import http.client
 import math
-from threading import Barrier
+from threading import Barrier, Lock
 from types import SimpleNamespace
 
 import pytest
@@ -187,6 +187,20 @@ def test_progress_is_told_and_a_stop_keeps_what_is_done(stub):
     assert told == [(1, 3), (2, 3)]
 
 
+def test_slots_tell_and_ask_one_at_a_time(stub, monkeypatch):
+    lock = Lock()
+    monkeypatch.setattr(logprobs, "Lock", lambda: lock)
+    held = []
+    score(
+        stub.url,
+        [doc("xxxxa", name=n) for n in "pqr"],
+        slots=2,
+        on_progress=lambda done, of: held.append(lock.locked()),
+        should_stop=lambda so_far: held.append(lock.locked()),
+    )
+    assert held == [True] * 6
+
+
 def test_a_document_that_is_too_short_is_named(stub):
     with pytest.raises(ConfigError, match="`d` is too short: 4 tokens"):
         score(stub.url, [doc("abcd")])
@@ -208,6 +222,25 @@ def test_nan_is_an_error_and_not_a_small_loss(stub):
     with pytest.raises(EngineRequestError, match=r"^the engine's log-prob.+NaN\)$") as caught:
         score(stub.url, [doc("xxxxab")])
     assert caught.value.hint == "the weights or the kernel overflow: try another weight type"
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        b'{"id":9,"top_logprobs":[{"id":9,"logprob":-0.5}]}',
+        b'{"id":9,"logprob":-0.5,"top_logprobs":[{"id":9,"prob":0.6}]}',
+    ],
+)
+def test_a_logprob_that_is_left_out_does_not_count_as_certainty(stub, position):
+    stub.text = b'{"tokens":[9,9,9,9,9],"completion_probabilities":[' + position + b"]}"
+    with pytest.raises(EngineRequestError, match="are not numbers"):
+        score(stub.url, [doc("x")])
+
+
+def test_an_engine_that_knows_nothing_of_probabilities_is_told(stub):
+    stub.text = b'{"tokens":[9,9,9,9,9],"content":"x"}'
+    with pytest.raises(EngineRequestError, match="gave no token probabilities"):
+        score(stub.url, [doc("x")])
 
 
 def test_an_engine_without_probabilities_is_told(stub):
@@ -249,7 +282,15 @@ def test_an_engine_that_is_gone_is_an_engine_error():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(OSError("gone"), "gone"), (TimeoutError(), "TimeoutError")]
+    ("error", "told"),
+    [
+        (OSError("gone"), "gone"),
+        (TimeoutError(), "TimeoutError"),
+        (
+            http.client.LineTooLong("header line"),
+            "got more than 65536 bytes when reading header line",
+        ),
+    ],
 )
 def test_a_failure_is_told_in_its_words_or_by_its_name(monkeypatch, error, told):
     class Connection(http.client.HTTPConnection):
@@ -260,6 +301,22 @@ def test_a_failure_is_told_in_its_words_or_by_its_name(monkeypatch, error, told)
     with pytest.raises(EngineRequestError) as caught:
         score("http://127.0.0.1:9", [doc("xxxxab")])
     assert str(caught.value) == f"scoring at /tokenize failed: {told}"
+
+
+def test_a_client_that_failed_once_can_ask_again(stub, monkeypatch):
+    failures = [TimeoutError()]
+
+    class Connection(http.client.HTTPConnection):
+        def getresponse(self):
+            if failures:
+                raise failures.pop()
+            return super().getresponse()
+
+    monkeypatch.setattr(http.client, "HTTPConnection", Connection)
+    with NativeClient(stub.url, timeout_s=60) as client:
+        with pytest.raises(EngineRequestError):
+            client.tokenize("ab", add_special=False)
+        assert client.tokenize("ab", add_special=False) == [ord("a"), ord("b")]
 
 
 @pytest.mark.parametrize("slot", [0, 1])

@@ -34,6 +34,7 @@ def test_the_corpus_has_each_slice_often_enough_to_judge_it():
     counts = {s: sum(d.slice == s for d in shipped) for s in ("en", "zh", "code")}
     assert counts == {"en": 19, "zh": 6, "code": 7}
     assert len({d.id for d in shipped}) == len({d.text for d in shipped}) == len(shipped)
+    assert {d.context for d in shipped} == {""}
 
 
 def test_the_slices_take_turns():
