@@ -85,3 +85,12 @@ def test_a_proxy_in_the_environment_is_ignored(url: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert get_text(url, "/text") == "plain"
+
+
+def test_a_failure_without_words_is_told_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr("http.client.HTTPConnection.request", fails)
+    with pytest.raises(EngineRequestError, match="TimeoutError"):
+        get_text("http://127.0.0.1:9", "/text")

@@ -49,7 +49,7 @@ def _call(url: str, method: str, path: str, body: bytes | None, timeout_s: float
         data = response.read()
     except (OSError, http.client.HTTPException) as error:
         raise EngineRequestError(
-            f"{method} {url}{path}: {error or type(error).__name__}"
+            f"{method} {url}{path}: {str(error) or type(error).__name__}"
         ) from error
     finally:
         connection.close()
