@@ -9,12 +9,15 @@ import pytest
 
 from vivace.core import Message, Request
 from vivace.errors import ConfigError
+from vivace.quality.compare import MIN_SLICE_DOCUMENTS
 from vivace.quality.texts import (
     CONTEXT_CHARS,
+    FIRST_STAGE,
+    MORE_WORKLOAD_DOCUMENTS,
     Document,
-    documents,
     parse_documents,
     shipped_documents,
+    stages,
     workload_documents,
 )
 
@@ -125,9 +128,22 @@ def test_the_id_follows_the_text_and_not_the_place():
     assert re.fullmatch("workload-[0-9a-f]{12}", first.id)
 
 
-def test_the_workloads_answers_stand_among_the_first_documents():
-    workload = SimpleNamespace(requests_validate=(request(1), request(2)))
-    made = documents(workload)
-    assert [d.slice == "workload" for d in made[:5]] == [True, False, True, False, False]
-    assert tuple(d for d in made if d.slice != "workload") == shipped_documents()
-    assert documents() == shipped_documents()
+def test_the_first_stage_has_each_slice_often_enough_to_judge_it():
+    workload = SimpleNamespace(requests_validate=tuple(request(n) for n in range(1, 40)))
+    first, second, third = stages(workload)
+    assert len(first) == FIRST_STAGE
+    for name in ("zh", "workload", "en"):
+        assert sum(d.slice == name for d in first) >= MIN_SLICE_DOCUMENTS
+    assert [d.slice == "workload" for d in first[:5]] == [True, False, True, False, True]
+    assert tuple(d for d in first + second if d.slice != "workload") == shipped_documents()
+    assert {d.slice for d in third} == {"workload"}
+    assert len(third) == MORE_WORKLOAD_DOCUMENTS
+    assert len({d.id for d in first + second + third}) == len(first + second + third)
+
+
+def test_a_workload_with_few_answers_has_two_stages():
+    few = SimpleNamespace(requests_validate=(request(1), request(2)))
+    first, second = stages(few)
+    assert len(first) == FIRST_STAGE
+    assert tuple(d for d in first + second if d.slice != "workload") == shipped_documents()
+    assert sum(stages(), ()) == shipped_documents()

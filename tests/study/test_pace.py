@@ -69,8 +69,10 @@ def test_between_single_slots_the_load_follows_from_one_request():
 
 
 def test_scoring_takes_as_long_as_the_machine_is_slow():
-    assert PACE.learn(prefill_tps=None, decode_tps=56.0).quality_s == pytest.approx(10)
-    assert PACE.learn(prefill_tps=None, decode_tps=None).quality_s == pytest.approx(17.5)
+    assert PACE.learn(prefill_tps=None, decode_tps=35.0).quality_s == pytest.approx(10)
+    assert PACE.learn(prefill_tps=None, decode_tps=None).quality_s == pytest.approx(
+        350 / PACE.decode_tps
+    )
     assert PACE.learn(prefill_tps=99.0, decode_tps=None).prefill_tps == 99
 
 

@@ -134,7 +134,7 @@ def test_the_judge_passes_what_stays_below_the_limit(weights, verdict, tmp_path)
     engine = VirtualEngine(Rules(), clock=clock)
     running = engine.start(FILES, replace(UNOPTIMISED, weights=weights), workdir=tmp_path)
     before_s = clock.now_s()
-    result = VirtualJudge(clock, seconds=12.0).judge(running)
+    result = VirtualJudge(clock, seconds=12.0).judge(running, 0)
     assert (result.verdict, clock.now_s() - before_s) == (verdict, 12.0)
 
 
@@ -142,4 +142,4 @@ def test_a_loss_near_the_limit_is_not_enough_evidence(tmp_path):
     clock = Clock()
     engine = VirtualEngine(Rules(), clock=clock)
     running = engine.start(FILES, replace(UNOPTIMISED, weights="source"), workdir=tmp_path)
-    assert VirtualJudge(clock, limit=0.004).judge(running).verdict == "inconclusive"
+    assert VirtualJudge(clock, limit=0.004).judge(running, 0).verdict == "inconclusive"

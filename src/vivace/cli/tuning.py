@@ -26,7 +26,7 @@ from vivace.models.make import REFERENCE_NOTE
 from vivace.models.model import Model, require_gguf
 from vivace.models.resolve import resolve
 from vivace.models.types import sensible_types
-from vivace.quality.texts import documents
+from vivace.quality.texts import stages
 from vivace.report.document import Doc
 from vivace.report.headline import headline
 from vivace.report.writer import write_reports
@@ -117,7 +117,7 @@ def tune(request: Request, *, say: Say, confirm: Callable[[str], bool]) -> Resul
                 engine=LlamaCpp(binary=request.llama_server, gpu_layers=request.gpu_layers),
                 driver=HttpDriver(),
                 judge=EngineJudge(
-                    documents(workload),
+                    stages(workload),
                     reference_name=_reference_name(model),
                     limit=request.max_quality_loss,
                     seed=request.seed,

@@ -17,7 +17,7 @@ class FlashAttention:
         risk="rounding differs slightly; a quantised KV cache needs it on",
         shows_in="single",
         changes_answers=True,
-        priority=2,
+        priority=1,
         needs=frozenset({"flash_attention"}),
     )
 

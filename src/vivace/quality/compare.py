@@ -46,17 +46,23 @@ def compare(
     seed: int,
     basis: str,
     reference_name: str,
+    looks: int = 1,
 ) -> QualityResult:
     """The quality of a candidate, over the documents that both have.
 
-    `basis` says what was compared; how KL was taken and how many values are bounds is appended.
-    Raises `ConfigError` when nothing is paired or the tokens differ.
+    `looks`: how often a verdict may be taken while documents are added. The intervals share the
+    5 % among them (Bonferroni), so they hold at every look. `basis` says what was compared; how
+    KL was taken and how many values are bounds is appended. Raises `ConfigError` when nothing is
+    paired or the tokens differ.
     """
     pairs = _pairs(reference, candidate)
-    whole = loss_interval(pairs, seed=seed)
-    broken = _broken_slices(pairs, limit=limit, seed=seed)
+    doubt = (1 - CONFIDENCE) / looks
+    whole = loss_interval(pairs, seed=seed, confidence=1 - doubt)
+    broken = _broken_slices(pairs, limit=limit, seed=seed, doubt=doubt)
     notes = [basis, f"KL over the reference's top {_top_k(pairs)} tokens, the rest as one bucket"]
     floored = sum(max(r.floored, c.floored) for r, c in pairs)
+    if looks > 1:
+        notes.append(f"intervals that hold at each of {looks} looks")
     if floored:
         notes.append(f"{floored} tokens outside the listed ones, counted by a bound")
     if broken:
@@ -138,15 +144,15 @@ def _rest(logprobs: Floats) -> float:
 
 
 def _broken_slices(
-    pairs: list[tuple[Scores, Scores]], *, limit: float, seed: int
+    pairs: list[tuple[Scores, Scores]], *, limit: float, seed: int, doubt: float
 ) -> tuple[str, ...]:
     """Slices that fail the limit on their own, which a good average must not hide.
 
-    Each slice is one more chance to fail by accident, so their intervals share the 5 % among them.
+    Each slice is one more chance to fail by accident, so their intervals share the `doubt` among them.
     """
     slices = {n: [p for p in pairs if p[0].slice == n] for n in SLICES}
     judged = {n: of for n, of in slices.items() if len(of) >= MIN_SLICE_DOCUMENTS}
-    share = (1 - CONFIDENCE) / max(1, len(judged))
+    share = doubt / max(1, len(judged))
     intervals = {n: loss_interval(of, seed=seed, confidence=1 - share) for n, of in judged.items()}
     return tuple(n for n, interval in intervals.items() if interval.lo > limit)
 

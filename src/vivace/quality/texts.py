@@ -13,8 +13,11 @@ from vivace.errors import ConfigError
 Slice = Literal["en", "zh", "code", "workload"]
 SLICES: tuple[Slice, ...] = get_args(Slice)
 
-#: Reference answers taken from the workload.
+#: Reference answers taken from the workload, and those that stand by for a verdict in doubt.
 WORKLOAD_DOCUMENTS = 4
+MORE_WORKLOAD_DOCUMENTS = 20
+#: Documents of the first stage: enough to judge each slice on its own.
+FIRST_STAGE = 20
 #: Most characters of a question that are read before its answer: its beginning, which is what the
 #: beginning of the answer follows from.
 CONTEXT_CHARS = 400
@@ -43,17 +46,23 @@ class HasRequests(Protocol):
     def requests_validate(self) -> tuple[Request, ...]: ...
 
 
-def documents(workload: HasRequests | None = None) -> tuple[Document, ...]:
-    """The shipped documents, with up to four of the workload's reference answers among them.
+def stages(workload: HasRequests | None = None) -> tuple[tuple[Document, ...], ...]:
+    """Documents to be scored one stage after another, for as long as the verdict is in doubt.
 
-    The answers stand early, so that scoring that stops early has seen some.
+    The shipped documents with four of the workload's reference answers early among them make two
+    stages; more of its answers, where it has them, a third.
     """
-    mine = workload_documents(workload.requests_validate) if workload is not None else ()
+    mine: tuple[Document, ...] = ()
+    if workload is not None:
+        most = WORKLOAD_DOCUMENTS + MORE_WORKLOAD_DOCUMENTS
+        mine = workload_documents(workload.requests_validate, limit=most)
+    first, more = mine[:WORKLOAD_DOCUMENTS], mine[WORKLOAD_DOCUMENTS:]
     mixed: list[Document] = []
     for index, shipped in enumerate(shipped_documents()):
-        mixed.extend(mine[index : index + 1])
+        mixed.extend(first[index : index + 1])
         mixed.append(shipped)
-    return tuple(mixed)
+    found = (tuple(mixed[:FIRST_STAGE]), tuple(mixed[FIRST_STAGE:]), more)
+    return tuple(stage for stage in found if stage)
 
 
 def shipped_documents() -> tuple[Document, ...]:

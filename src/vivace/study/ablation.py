@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vivace.core import AblationStatus, QualityResult, ServingConfig
+from vivace.core import AblationStatus, Metric, QualityResult, ServingConfig
 from vivace.errors import EngineError
 from vivace.levers.base import Lever, Option
 from vivace.measure.bootstrap import CONFIDENCE
 from vivace.study.decide import SINGLE, Decision, at_a_glance, decide, early_end
 from vivace.study.finished import Finished, finish, ratios
-from vivace.study.goal import score
+from vivace.study.goal import endpoints, score
 from vivace.study.lab import Lab, Other, numerics, whole_default
 from vivace.study.outcome import Tried
 from vivace.study.pace import BLOCK, follows, takes_load_turns
@@ -134,7 +134,7 @@ def _try(
     try:
         if scored:
             _need(lab, lab.pace.judge_s + rest_s, held_out=held_out)
-            if not _passes(settle_quality(lab, config)):
+            if not _passes(settle_quality(lab, config, keep_s=trial_s + rest_s)):
                 return _judged(lab, lever, option, best, config, trial=None)
         # What is kept must have time for its verdict too.
         judge_s = 0.0 if lever is None or _settled(lab, lever, config) else lab.pace.judge_s
@@ -153,7 +153,7 @@ def _try(
         tried = _judged(lab, lever, option, best, config, trial=trial)
         if tried.decision.status != "kept" or _known(lab, config):
             return tried
-        settle_quality(lab, config)
+        settle_quality(lab, config, keep_s=rest_s)
         return _judged(lab, lever, option, best, config, trial=trial)
     except _NoRoom as error:
         return _untried(lever, option, best, "not_tried", str(error))
@@ -189,6 +189,7 @@ def _judged(
 ) -> Tried:
     """The decision on what is known; a trial that quality ruled out beforehand is `None`."""
     quality, seed = lab.quality_of(config), lab.inputs.seed
+    wanted = endpoints(lab.limits.goal, lever.about.attacks if lever is not None else ())
     strict = ratios(trial, best, seed=seed, confidence=STRICT) if trial is not None else {}
     return Tried(
         lever=lever,
@@ -201,7 +202,8 @@ def _judged(
             quality=quality,
             vs_previous=strict,
             vs_default=ratios(trial, lab.default, seed=seed) if trial is not None else {},
-            noise_floor=lab.noise_floor,
+            proven_in=wanted,
+            noise_floor=lab.noise_floor(wanted),
         ),
         trial=trial,
         quality=quality,
@@ -234,11 +236,13 @@ def _gate(lab: Lab, lever: Lever | None, best: Finished, name: str) -> Gate:
     limits, seed = lab.limits, lab.inputs.seed
     # Where memory decides, every candidate is measured to the end.
     open_end = not limits.memory_fits(best) or limits.goal == "memory"
+    proven_in = endpoints(limits.goal, lever.about.attacks if lever is not None else ())
+    wanted: tuple[Metric, ...] = tuple(m for m in SINGLE if m in proven_in) or SINGLE
 
     def gate(measured: Measured, phase: Phase) -> str | None:
         so_far = finish(measured, level=lab.inputs.level, measured_at="")
         vs_previous = ratios(so_far, best, seed=seed, confidence=STRICT)
-        single = score(limits.goal, vs_previous, SINGLE)
+        single = score(limits.goal, vs_previous, wanted)
         if phase == "glance":
             return at_a_glance(single)
         if open_end:

@@ -197,8 +197,10 @@ class Arm:
     def _warm_slots(self, level: int) -> None:
         """Once after a start: a wave of short requests, so that no slot is cold in the window."""
         if self.ask.config.slots != 1 and not self._slots_warm:
-            wave = map(_shortened, islice(self._loads, level))
-            self._drive("warm-slots", wave, concurrency=level)
+            slots = self.ready().state().settings.get("slots")
+            wide = min(level, slots) if isinstance(slots, int) else level
+            wave = map(_shortened, islice(self._loads, wide))
+            self._drive("warm-slots", wave, concurrency=wide)
         self._slots_warm = True
 
     def _undisturbed(self, phase: str, block: Callable[[int], _T]) -> _T:

@@ -83,6 +83,18 @@ class Bench:
         self._arms = []
 
     def _measure(self, arm: Arm, rivals: Sequence[Arm], *, mirrored: bool) -> None:
+        try:
+            self._blocks(arm, rivals, mirrored=mirrored)
+        except Ended:
+            if not _keep_part(arm.measured):
+                raise
+        for rival in rivals:
+            if mirrored or rival.ask.window_s is not None:
+                rival.read_memory()
+            self._stop(rival)
+        arm.read_memory()
+
+    def _blocks(self, arm: Arm, rivals: Sequence[Arm], *, mirrored: bool) -> None:
         ask = arm.ask
         self._turn(arm, lambda: arm.single(ask.block))
         wanted = self._gate(arm, "glance", LOADED)
@@ -95,11 +107,6 @@ class Bench:
             self._gate(arm, "loaded", ())
         elif ask.config.slots == 1:
             arm.measured.skipped |= dict.fromkeys(LOADED, SERIAL)
-        for rival in rivals:
-            if mirrored or rival.ask.window_s is not None:
-                rival.read_memory()
-            self._stop(rival)
-        arm.read_memory()
 
     def _singles(self, arm: Arm, rivals: Sequence[Arm]) -> list[Arm]:
         """The rest of the first round, and more rounds as the gate asks; the rivals still alive."""
@@ -172,3 +179,15 @@ class Bench:
     def _stop(arm: Arm | None) -> None:
         if arm is not None:
             arm.stop()
+
+
+def _keep_part(measured: Measured) -> bool:
+    """Whether what a trial had measured when the budget ended stands; it is a result then."""
+    ask = measured.ask
+    if measured.status != "interrupted" or not ask.keeps_part or len(measured.single_blocks) < 2:
+        return False
+    if not measured.load_blocks:
+        measured.skipped |= dict.fromkeys(LOADED, f"not measured: {measured.reason}")
+    measured.notes.append(("cut_short", f"`{ask.id}`: {measured.reason}; what it measured stands"))
+    measured.status, measured.reason = "ok", ""
+    return True

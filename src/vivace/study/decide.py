@@ -1,17 +1,26 @@
 """Kept or rejected: one rule for every lever."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vivace.core import AblationStatus, Goal, Metric, QualityResult, Ratio
+from vivace.core import AblationStatus, Goal, Metric, QualityResult, Ratio, TrialStatus
 from vivace.study.finished import Finished
-from vivace.study.goal import losses, score
+from vivace.study.goal import SCORED, losses, score
 
 SINGLE: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single")
 #: Beyond this factor a score is clear without turns.
 CLEAR = 1.5
 #: A score below this is not worth another round.
 PROMISING = 1.02
+#: What becomes of a lever whose trial ended so, or was ended by its gate.
+STATUS: Mapping[TrialStatus, AblationStatus] = {
+    "ok": "rejected",
+    "interrupted": "not_tried",
+    "crashed": "crashed",
+    "oom": "oom",
+    "infeasible": "infeasible",
+    "timeout": "timeout",
+}
 #: A memory reading below this share of the other counts as smaller.
 SMALLER = 0.98
 
@@ -74,37 +83,23 @@ def decide(
     quality: QualityResult | None,
     vs_previous: Mapping[Metric, Ratio],
     vs_default: Mapping[Metric, Ratio],
+    proven_in: Sequence[Metric] = (),
     noise_floor: float = 1.0,
 ) -> Decision:
-    """Kept needs a proven gain in the goal beyond noise, no proven loss, and quality."""
+    """Kept needs a proven gain beyond noise, no proven loss, and quality.
+
+    `proven_in`: the metrics to prove it in (`goal.endpoints`); the goal must not fall meanwhile.
+    """
     if quality is not None and quality.verdict != "pass":
         words = quality_words(quality, limits.quality_loss)
         doubt = "" if quality.verdict == "fail" else " is inconclusive and cannot win"
         return Decision(status="rejected", reason=words + doubt)
-    if trial is None or trial.status == "interrupted":
-        reason = trial.reason if trial is not None else "it was not measured"
-        return Decision(status="not_tried", reason=reason)
-    if trial.status != "ok":
-        return Decision(status=trial.status, reason=trial.reason)
+    if trial is None or trial.status != "ok" or trial.reason:
+        return _ended(trial)
     fits, fitted = limits.memory_fits(trial), limits.memory_fits(previous)
     if fitted != fits:
         words = "brings the memory within the limit" if fits else _memory_words(trial, limits)
         return Decision(status="kept" if fits else "rejected", reason=words)
-    if trial.reason:
-        return Decision(status="rejected", reason=trial.reason)
-    return _by_speed(
-        limits, vs_previous=vs_previous, vs_default=vs_default, fits=fits, noise_floor=noise_floor
-    )
-
-
-def _by_speed(
-    limits: Limits,
-    *,
-    vs_previous: Mapping[Metric, Ratio],
-    vs_default: Mapping[Metric, Ratio],
-    fits: bool,
-    noise_floor: float,
-) -> Decision:
     lost = losses(vs_previous, vs_default)
     if lost:
         words = ", ".join(f"{m} {ratio_words(vs_previous[m])}" for m in lost)
@@ -112,15 +107,35 @@ def _by_speed(
     memory = vs_previous.get("memory_bytes")
     if not fits and memory is not None and memory.ratio < SMALLER:
         return Decision(status="kept", reason="needs less memory, which is still above the limit")
-    total = score(limits.goal, vs_previous)
+    wanted: list[Metric] = [m for m in SCORED[limits.goal] if m in proven_in and m in vs_previous]
+    return _by_goal(limits.goal, vs_previous, wanted=wanted, noise_floor=noise_floor)
+
+
+def _ended(trial: Finished | None) -> Decision:
+    if trial is None:
+        return Decision(status="not_tried", reason="it was not measured")
+    return Decision(status=STATUS[trial.status], reason=trial.reason)
+
+
+def _by_goal(
+    goal: Goal,
+    vs_previous: Mapping[Metric, Ratio],
+    *,
+    wanted: Sequence[Metric],
+    noise_floor: float,
+) -> Decision:
+    total = score(goal, vs_previous)
     if total is None:
         return Decision(status="rejected", reason="nothing that the goal scores was measured")
-    words = f"{limits.goal}: {ratio_words(total)}"
-    if limits.goal == "memory":
+    words = f"{goal}: {ratio_words(total)}"
+    if goal == "memory":
         return _kept(total.ratio > 1 / SMALLER, words)
-    if total.lo > 1 and total.ratio <= noise_floor:
+    proof = score(goal, vs_previous, wanted) or total
+    if proof != total:
+        words = f"{', '.join(wanted)}: {ratio_words(proof)}, {goal}: {total.ratio:.2f}x"
+    if proof.lo > 1 and proof.ratio <= noise_floor:
         words += f", within the noise of {noise_floor:.2f}x"
-    return _kept(total.lo > 1 and total.ratio > noise_floor, words)
+    return _kept(proof.lo > 1 and proof.ratio > noise_floor and total.ratio > 1, words)
 
 
 def _kept(proven: bool, words: str) -> Decision:

@@ -17,6 +17,15 @@ SCORED: Mapping[Goal, tuple[Metric, ...]] = {
 SPEED: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single", "throughput_tps")
 
 
+def endpoints(goal: Goal, attacks: Sequence[Metric]) -> tuple[Metric, ...]:
+    """What a lever's gain has to be proven in: what it attacks of what the goal scores.
+
+    The others would only add their noise. All of the goal where it attacks none of it.
+    """
+    scored = SCORED[goal]
+    return tuple(m for m in scored if m in attacks) or scored
+
+
 def gain(metric: Metric, ratio: Ratio) -> Ratio:
     """The ratio turned so that above 1 is better."""
     if metric not in LOWER_IS_BETTER:

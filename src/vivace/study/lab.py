@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from vivace.core import QualityResult, ServingConfig
+from vivace.core import Metric, QualityResult, ServingConfig
 from vivace.errors import EngineError
 from vivace.levers.base import Situation
 from vivace.measure.slo import Slo
@@ -52,7 +52,6 @@ class Lab:
     begin_ns: int = 0
     #: What the validation of the best so far, or of what is tried, will take.
     reserve_s: float = 0.0
-    reference_known: bool = False
     bench: Bench = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +108,7 @@ class Lab:
         mirrored: bool = False,
         rounds: int = 1,
         there_and_back: bool = True,
+        keeps_part: bool = False,
     ) -> Finished:
         """Measure, or take from the store what an earlier run of this study measured.
 
@@ -128,6 +128,7 @@ class Lab:
                 levels=(self.inputs.level,) if levels is None else levels,
                 gate=gate,
                 deadline_ns=self._deadline_ns(reserve=reserve),
+                keeps_part=keeps_part,
             )
             rivals = [
                 replace(
@@ -157,10 +158,9 @@ class Lab:
         """Whether a gain for one request alone can decide."""
         return self.inputs.goal in ("balanced", "latency") and self.inputs.level > 1
 
-    @property
-    def noise_floor(self) -> float:
+    def noise_floor(self, only: Sequence[Metric] = ()) -> float:
         """The goal's score of the default against itself: a smaller gain is not told from noise."""
-        total = score(self.limits.goal, self.outcome.noise)
+        total = score(self.limits.goal, self.outcome.noise, only)
         return SMALLEST if total is None else max(SMALLEST, total.ratio, 1 / total.ratio)
 
     def situation(self, best: Finished | None = None) -> Situation:

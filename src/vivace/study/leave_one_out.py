@@ -65,7 +65,7 @@ def _try_without(lab: Lab, tried: Tried, config: ServingConfig, best: Finished) 
 def _is_better(lab: Lab, trial: Finished, best: Finished) -> bool:
     limits = lab.limits
     total = score(limits.goal, ratios(trial, best, seed=lab.inputs.seed))
-    if total is None or total.lo <= 1 or total.ratio <= lab.noise_floor:
+    if total is None or total.lo <= 1 or total.ratio <= lab.noise_floor():
         return False
     if limits.memory_fits(best) and not limits.memory_fits(trial):
         return False

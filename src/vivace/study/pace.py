@@ -17,8 +17,8 @@ BLOCK = 3
 STOCK_SLOTS = 4
 #: Beyond one request alone, what a wave of short ones takes (2 cores, 2026-12).
 WAVE_S = 4.0
-#: Scoring the quality texts takes as long as so many tokens of one request (2 cores, 2026-12).
-QUALITY_STEPS = 560
+#: Scoring the first quality texts takes as long as so many tokens of one request (2 cores, 2026-12).
+QUALITY_STEPS = 350
 #: A request that takes longer than this is slow: it gets one block and no turns.
 SLOW_S = 4.0
 #: Most that a surprise may lengthen later estimates.
@@ -39,8 +39,8 @@ class Pace:
     new_tokens: int = 24
     #: Decode speed of smaller weights against 16-bit ones.
     smaller_gain: float = 1.2
-    #: Scoring the quality texts once.
-    quality_s: float = 12.0
+    #: Scoring the first quality texts once.
+    quality_s: float = 8.0
     #: How much longer trials took than these figures say.
     slowness: float = 1.0
 

@@ -17,21 +17,33 @@ Say = Callable[[str], None]
 
 
 class Judge(Protocol):
-    """Measures quality against the 16-bit reference."""
+    """Measures quality against the 16-bit reference, in stages while the verdict is in doubt."""
 
     #: What the reference is, for every place where a loss is printed.
     reference_name: str
 
-    def learn_reference(self, running: Running) -> str:
-        """Score the texts on an engine that runs the 16-bit reference; text for `recall`."""
+    @property
+    def stages(self) -> int:
+        """How often texts can be added."""
         ...
 
-    def recall(self, stored: str) -> bool:
-        """Take the reference that an earlier run stored; False when it is of other texts."""
+    def knows(self, stage: int) -> bool:
+        """Whether the reference has been through the texts of this stage."""
         ...
 
-    def judge(self, running: Running) -> QualityResult:
-        """Score the texts on a candidate and compare; early only towards `fail`."""
+    def learn_reference(self, running: Running, stage: int) -> str:
+        """Score texts on an engine that runs the 16-bit reference; all so far, for `recall`."""
+        ...
+
+    def recall(self, stored: str) -> None:
+        """Take the reference that an earlier run stored."""
+        ...
+
+    def judge(self, running: Running, stage: int) -> QualityResult:
+        """Score texts on a candidate and compare all up to this stage; early only towards `fail`.
+
+        Stage 0 begins a candidate.
+        """
         ...
 
 

@@ -37,9 +37,9 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
         # Nothing is selected on a baseline, so it is measured on the held-out prompts at once.
         lab.outcome.unoptimised = _baseline(lab, UNOPTIMISED, lab.start)
         stock = lab.tools.engine.stock()
-        # Where time is short, the default's load is measured once: in turn with the winner.
+        # Where time is short, most of the default is measured once: in turn with the winner.
         lab.outcome.default = _baseline(
-            lab, DEFAULT, stock, twice=not plan.thrift, loaded=not plan.thrift
+            lab, DEFAULT, stock, twice=not plan.thrift, short=plan.thrift > 0
         )
         lab.outcome.noise = itself(lab.default, seed=lab.inputs.seed)
         lab.pace = seen(lab.pace, lab.unoptimised, lab.default)
@@ -63,9 +63,9 @@ def make_plan(lab: Lab, levers: Sequence[Lever], *, measured: bool = False) -> P
     more_levels_s = (len(lab.inputs.concurrency) - 1) * (lab.window_s + RAMP_S)
 
     def before(*, twice: bool) -> tuple[Step, ...]:
-        default_s = pace.trial_s(stock, loaded=False)
+        default_s = pace.trial_s(stock, loaded=False, blocks=1)
         if twice:
-            default_s += pace.trial_s(stock) + more_levels_s
+            default_s = pace.trial_s(stock, loaded=False) + pace.trial_s(stock) + more_levels_s
         first_s = pace.trial_s(lab.start) + more_levels_s
         reference = Step(name="reference", title="Quality of the reference", seconds=pace.judge_s)
         if measured:
@@ -119,14 +119,18 @@ def seen(pace: Pace, unoptimised: Finished, default: Finished) -> Pace:
 
 
 def _baseline(
-    lab: Lab, name: str, config: ServingConfig, *, twice: bool = False, loaded: bool = True
+    lab: Lab, name: str, config: ServingConfig, *, twice: bool = False, short: bool = False
 ) -> Finished:
-    """`twice`: in turn with itself, which shows how far equal engines differ here."""
+    """`twice`: in turn with itself, which shows how far equal engines differ here.
+
+    `short`: one block of single requests and no load.
+    """
     trial = lab.trial(
         name,
         config,
         split="validate",
-        levels=lab.inputs.concurrency if loaded else (),
+        levels=() if short else lab.inputs.concurrency,
+        rounds=0 if short else 1,
         reserve=False,
         others=(Other(id=f"{name}{ITSELF}", config=config, loaded=False),) if twice else (),
     )

@@ -14,30 +14,44 @@ from vivace.study.lab import Lab, numerics
 
 SLOTS = 4
 CONTEXT_TOKENS = 1024
-#: Itself, the reference and the candidate, which idle meanwhile.
-BESIDE = 3
+#: The reference, and the best and the candidate, which idle meanwhile.
+BESIDE = 4
 
 
-def settle_quality(lab: Lab, config: ServingConfig) -> QualityResult | None:
+def settle_quality(lab: Lab, config: ServingConfig, *, keep_s: float = 0) -> QualityResult | None:
     """The verdict on what `config` computes; `None` for the reference's own arithmetic.
 
-    Raises `EngineError` when the engine cannot be started or gives no log-probabilities.
+    A verdict in doubt gets more texts while the budget has room for them and `keep_s`. Raises
+    `EngineError` when the engine cannot be started or gives no log-probabilities.
     """
     key = numerics(config)
     if key == numerics(lab.start):
         return None
     known = lab.outcome.qualities.get(key) or _stored(lab, key)
     if known is None:
-        _know_reference(lab)
-        lab.tools.say(f"quality of {key}")
-        with_engine = _start(lab, config)
-        try:
-            known = lab.tools.judge.judge(with_engine)
-        finally:
-            with_engine.stop()
+        known = _judge(lab, config, keep_s)
         lab.store.note(f"quality:{key}", msgspec.json.encode(known).decode())
     lab.outcome.qualities[key] = known
     return known
+
+
+def _judge(lab: Lab, config: ServingConfig, keep_s: float) -> QualityResult:
+    judge, say = lab.tools.judge, lab.tools.say
+    _know_reference(lab, 0)
+    say(f"quality of {numerics(config)}")
+    running = _start(lab, config)
+    try:
+        found = judge.judge(running, 0)
+        for stage in range(1, judge.stages):
+            needs_s = lab.pace.judge_s * (1 if judge.knows(stage) else 2)
+            if found.verdict != "inconclusive" or lab.left_s() < needs_s + keep_s:
+                break
+            say("not enough evidence: more texts")
+            _know_reference(lab, stage)
+            found = judge.judge(running, stage)
+    finally:
+        running.stop()
+    return found
 
 
 def _stored(lab: Lab, key: str) -> QualityResult | None:
@@ -45,20 +59,21 @@ def _stored(lab: Lab, key: str) -> QualityResult | None:
     return None if stored is None else msgspec.json.decode(stored, type=QualityResult)
 
 
-def _know_reference(lab: Lab) -> None:
-    if lab.reference_known:
+def _know_reference(lab: Lab, stage: int) -> None:
+    judge, stored = lab.tools.judge, lab.store.fact("reference")
+    if stored is not None and not judge.knows(0):
+        judge.recall(stored)
+    if judge.knows(stage):
         return
-    stored = lab.store.fact("reference")
-    if stored is None or not lab.tools.judge.recall(stored):
-        lab.tools.say("quality texts through the 16-bit reference")
-        begin_s = lab.elapsed_s
-        running = _start(lab, lab.start)
-        try:
-            lab.store.note("reference", lab.tools.judge.learn_reference(running))
-        finally:
-            running.stop()
+    lab.tools.say("quality texts through the 16-bit reference")
+    begin_s = lab.elapsed_s
+    running = _start(lab, lab.start)
+    try:
+        lab.store.note("reference", judge.learn_reference(running, stage))
+    finally:
+        running.stop()
+    if stage == 0:
         lab.pace = replace(lab.pace, quality_s=lab.elapsed_s - begin_s)
-    lab.reference_known = True
 
 
 def _start(lab: Lab, config: ServingConfig) -> Running:

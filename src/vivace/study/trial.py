@@ -41,6 +41,8 @@ class Ask:
     window_s: float | None = None
     #: On the driver's clock; the trial gives up what it has not measured by then.
     deadline_ns: int | None = None
+    #: With single blocks at least, what was measured by then stands.
+    keeps_part: bool = False
 
 
 @dataclass(slots=True)

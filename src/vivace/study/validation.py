@@ -1,10 +1,11 @@
 """The winner afresh on held-out prompts, in turn with the baselines."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from vivace.core import ServingConfig
+from vivace.core import Metric, Ratio, ServingConfig
 from vivace.study.finished import Finished, ratios, seen_with
-from vivace.study.goal import below_floor, score
+from vivace.study.goal import SCORED, below_floor, score
 from vivace.study.lab import Lab, Other, whole_default
 from vivace.study.noise import halves
 from vivace.study.pace import STOCK_SLOTS
@@ -92,6 +93,7 @@ def _in_turn(lab: Lab, best: Finished) -> Finished:
         reserve=False,
         others=others,
         mirrored=mirrored,
+        keeps_part=True,
     )
     if winner.status == "ok":
         _report_turns(lab, winner)
@@ -114,8 +116,8 @@ def _judge(lab: Lab) -> None:
     winner = outcome.winner
     if winner is not None:
         against = ratios(winner, lab.default, seed=lab.inputs.seed)
-        total = score(limits.goal, against)
-        proven = total is not None and total.lo > 1 and total.ratio > lab.noise_floor
+        total = _whole_score(lab, against)
+        proven = total is not None and total.lo > 1 and total.ratio > lab.noise_floor()
         better = proven and not below_floor(against)
         # With a memory limit that the default breaks, meeting it is the improvement.
         needed = not limits.memory_fits(lab.default)
@@ -128,6 +130,17 @@ def _judge(lab: Lab) -> None:
             outcome.winner = lab.default
     if outcome.winner is not None:
         outcome.winner_quality = lab.quality_of(outcome.winner.config)
+
+
+def _whole_score(lab: Lab, against: Mapping[Metric, Ratio]) -> Ratio | None:
+    """`None` when not all that the goal scores was compared: the rest alone proves nothing."""
+    goal = lab.limits.goal
+    missing = [m for m in SCORED[goal] if m not in against]
+    if not missing:
+        return score(goal, against)
+    words = f"{', '.join(missing)} not compared with the default: no gain over it is claimed"
+    lab.outcome.warnings.append(("not_compared", words))
+    return None
 
 
 def _good(lab: Lab, trial: Finished) -> bool:
