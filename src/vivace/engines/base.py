@@ -44,6 +44,10 @@ class Running(Protocol):
         """Peak memory of the process tree since the start, split as `contract.md` says."""
         ...
 
+    def settle(self) -> bool:
+        """Wait until it computes nothing: what clients gave up may run on. False: it goes on."""
+        ...
+
     def reset_cache(self) -> None:
         """Forget every cached prompt; with `warm_prefix` put the shared prefixes back."""
         ...

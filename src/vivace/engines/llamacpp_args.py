@@ -50,6 +50,9 @@ KV_BYTES: Mapping[str, float] = {
     "q4_0": 4.5 / 8,
     "iq4_nl": 4.5 / 8,
 }
+#: With its own few, requests beyond them wait unread: `/metrics` is not answered under load, and what
+#: a client has given up is computed all the same, seconds into the next block (2026-12).
+HTTP_THREADS = 256
 _PLAIN_KV = frozenset({"f32", "f16", "bf16"})
 
 FLAGS: Mapping[str, str] = {
@@ -66,6 +69,7 @@ FLAGS: Mapping[str, str] = {
     "cache_type_v": "--cache-type-v",
     "n_gpu_layers": "--gpu-layers",
     "slot_save_path": "--slot-save-path",
+    "n_threads_http": "--threads-http",
     "speculative.types": "--spec-type",
     "speculative.ngram_mod.n_match": "--spec-ngram-mod-n-match",
     "speculative.ngram_mod.n_min": "--spec-ngram-mod-n-min",
@@ -93,6 +97,7 @@ def translate(files: ModelFiles, config: ServingConfig, *, slots_dir: Path) -> S
         "model.path": str(files.path),
         "endpoint_metrics": True,
         "endpoint_slots": True,
+        "n_threads_http": HTTP_THREADS,
         # llama.cpp joins this with the file name as it stands: the slash is needed.
         "slot_save_path": f"{slots_dir}/",
     }

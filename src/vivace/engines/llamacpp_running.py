@@ -31,6 +31,9 @@ from vivace.models.shape import ModelShape
 
 _LISTENING = re.compile(r"listening on (http://[\d.]+:\d+)")
 _HEALTH_TIMEOUT_S = 2.0
+#: Longest step of a busy engine that still ends by itself, and how often it is asked.
+SETTLE_S = 20.0
+SETTLE_TICK_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,6 +150,20 @@ class RunningLlamaCpp:
             kv=kv_tokens(slots, self._warmth.tokens) * per_token,
             kv_allocated=self._context_total * per_token,
         )
+
+    def settle(self) -> bool:
+        """Wait until no slot computes and nothing is queued, at most `SETTLE_S`.
+
+        The server looks once a second whether the client of a request is still there.
+        """
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            state = self.state()
+            if not state.running and not state.waiting:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(SETTLE_TICK_S)
 
     def reset_cache(self) -> None:
         """Forget every cached prompt; with `warm_prefix` put the shared prefixes back.

@@ -257,6 +257,9 @@ class Arm:
         if running.failure() is not None:
             self._note_death()
             raise Ended
+        if any(r.status == "cancelled" for r in records) and not running.settle():
+            words = f"`{self.ask.id}`: the engine goes on with what was cancelled after {phase}"
+            measured.notes.append(("not_settled", words))
         cut = isinstance(until, SteadyWindow) and until.close(shortest_s=SHORTEST_WINDOW_S)
         if late() and not cut:
             raise self.end("interrupted", "the budget ended during this trial")

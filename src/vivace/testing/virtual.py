@@ -113,6 +113,10 @@ class VirtualRunning:
             reserved=allocated - kv,
         )
 
+    def settle(self) -> bool:
+        """It stops with its clients."""
+        return True
+
     def reset_cache(self) -> None:
         """Empties every slot; warms them again where the configuration says so."""
         for slot in range(self.script.slots):
