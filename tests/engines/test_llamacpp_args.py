@@ -22,6 +22,7 @@ SLOTS_DIR = Path("/saved")
 ALWAYS = {
     "endpoint_metrics": True,
     "endpoint_slots": True,
+    "n_threads_http": 256,
     "slot_save_path": "/saved/",
 }
 NGRAM = Speculation(kind="ngram", n_max=16, n_min=2, n_match=8)
@@ -140,7 +141,8 @@ EVERYTHING = ServingConfig(
 def test_the_command_line_has_every_setting_as_a_flag(files: ModelFiles) -> None:
     argv = as_argv(translate(files, EVERYTHING, slots_dir=SLOTS_DIR))
     assert argv == [
-        *("--model", str(files.path), "--metrics", "--slots", "--slot-save-path", "/saved/"),
+        *("--model", str(files.path), "--metrics", "--slots"),
+        *("--threads-http", "256", "--slot-save-path", "/saved/"),
         *("--parallel", "2", "--no-kv-unified", "--ctx-size", "1024"),
         *("--cache-prompt", "--cache-ram", "0", "--no-cont-batching", "--flash-attn", "on"),
         *("--threads", "2", "--threads-batch", "2"),

@@ -5,6 +5,7 @@ the cold one, three are discarded, then requests one at a time, then the load; m
 the load while no other engine runs.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 from vivace.core import EngineState, Record, Request, TrialStatus
 from vivace.engines.base import Running
-from vivace.errors import ConfigError, EngineError, EngineStartError
+from vivace.errors import ConfigError, EngineError, EngineRequestError, EngineStartError
 from vivace.hardware import CpuMark, foreign_share
 from vivace.load.base import Progress, Until
 from vivace.load.steady import SteadyWindow
@@ -55,6 +56,8 @@ class Arm:
     running: Running | None = None
     _loads: Iterator[Request] = field(init=False)
     _slots_warm: bool = False
+    #: The phase whose last requests were given up, which the engine may not have noticed yet.
+    _given_up: str = ""
 
     def __post_init__(self) -> None:
         self.begin(self.measured.ask)
@@ -120,6 +123,17 @@ class Arm:
             measured.load_blocks.append(block)
             measured.samples = merge(measured.samples, block)
 
+    def settle(self) -> None:
+        """Before another block: the engine must not compute any more what its clients gave up."""
+        phase, self._given_up = self._given_up, ""
+        if self.running is None or not phase:
+            return
+        # Whether it has died meanwhile is found in its next turn.
+        with contextlib.suppress(EngineRequestError):
+            if not self.running.settle():
+                words = f"`{self.ask.id}`: the engine goes on with what was cancelled after {phase}"
+                self.measured.notes.append(("not_settled", words))
+
     def read_memory(self) -> None:
         """Its peak; no other engine may run, for shared pages would count only in part."""
         if self.running is not None:
@@ -128,7 +142,7 @@ class Arm:
     def stop(self) -> None:
         """End the engine, if it runs."""
         running, self.running = self.running, None
-        self._slots_warm = False
+        self._slots_warm, self._given_up = False, ""
         if running is not None:
             running.stop()
 
@@ -244,6 +258,7 @@ class Arm:
         running, measured, driver = self.running, self.measured, self.tools.driver
         if running is None:
             raise EngineError(f"the engine of `{self.ask.id}` does not run")
+        self.settle()
         deadline_ns = self.ask.deadline_ns
 
         def late() -> bool:
@@ -257,9 +272,8 @@ class Arm:
         if running.failure() is not None:
             self._note_death()
             raise Ended
-        if any(r.status == "cancelled" for r in records) and not running.settle():
-            words = f"`{self.ask.id}`: the engine goes on with what was cancelled after {phase}"
-            measured.notes.append(("not_settled", words))
+        if any(r.status == "cancelled" for r in records):
+            self._given_up = phase
         cut = isinstance(until, SteadyWindow) and until.close(shortest_s=SHORTEST_WINDOW_S)
         if late() and not cut:
             raise self.end("interrupted", "the budget ended during this trial")

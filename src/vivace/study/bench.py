@@ -142,10 +142,13 @@ class Bench:
             self._turn(arm, block(arm))
 
     def _turn(self, arm: Arm, block: Callable[[], None]) -> None:
-        if not self.together:
-            for other in (self._kept, *self._arms):
-                if other is not arm:
-                    self._stop(other)
+        for other in (self._kept, *self._arms):
+            if other is None or other is arm:
+                continue
+            if self.together:
+                other.settle()
+            else:
+                other.stop()
         block()
 
     def _survives(self, rival: Arm, block: Callable[[], None]) -> bool:
