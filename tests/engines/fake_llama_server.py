@@ -1,6 +1,7 @@
 """A stand-in for the `llama-server` program: its administration endpoints, no model.
 
-What the model's file is called decides how it behaves: `crash`, `silent`, `memory`.
+What the model's file is called decides how it behaves: `crash`, `silent`, `memory`; `busy` computes
+for three looks at its metrics and then has one queued, `endless` does not end.
 It keeps a prompt cache in RAM like the real one: erasing a slot does not empty it.
 """
 
@@ -21,6 +22,7 @@ MODEL = Path(option("--model", "")).name
 SLOTS: list[list[int] | None] = [None] * int(option("--parallel", "4"))
 SAVED = Path(option("--slot-save-path", "."))
 COMPUTED: list[int] = []
+LOOKS: list[str] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,7 +43,14 @@ class Handler(BaseHTTPRequestHandler):
             held = [{} if s is None else {"n_prompt_tokens": len(s)} for s in SLOTS]
             self.answer([{"id": i, "n_ctx": 1024, **h} for i, h in enumerate(held)])
         elif self.path == "/metrics":
-            self.answer(f"llamacpp:prompt_tokens_total {sum(COMPUTED)}\n")
+            LOOKS.append(self.path)
+            busy = "endless" in MODEL or ("busy" in MODEL and len(LOOKS) <= 3)
+            queued = "busy" in MODEL and len(LOOKS) == 4
+            self.answer(
+                f"llamacpp:prompt_tokens_total {sum(COMPUTED)}\n"
+                f"llamacpp:requests_processing {int(busy)}\n"
+                f"llamacpp:requests_deferred {int(queued)}\n"
+            )
         else:
             self.answer({"status": "ok"})
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from vivace.core import Message, ServingConfig
+from vivace.core import EngineState, Message, ServingConfig
+from vivace.engines import llamacpp_running
 from vivace.engines.base import ModelFiles
 from vivace.engines.llamacpp import LlamaCpp
 from vivace.engines.llamacpp_running import RunningLlamaCpp
@@ -125,6 +126,33 @@ def test_memory_is_split_by_the_shape_of_the_model(running: RunningLlamaCpp) -> 
     assert use.weights == 1_000_000
     assert use.kv == 18 * 23_040
     assert use.reserved == (3 * 1024 - 18) * 23_040
+
+
+def test_an_engine_is_settled_when_nothing_computes_and_nothing_is_queued(
+    engine: LlamaCpp, files: ModelFiles, tmp_path: Path
+) -> None:
+    files = replace(files, path=tmp_path / "busy.gguf")
+    looks: list[tuple[int | None, int | None]] = []
+    with engine.start(files, WARM, workdir=tmp_path) as running:
+        look = running.state
+
+        def state() -> EngineState:
+            found = look()
+            looks.append((found.running, found.waiting))
+            return found
+
+        running.state = state  # type: ignore[method-assign]
+        assert running.settle()
+    assert looks == [(1, 0), (1, 0), (1, 0), (0, 1), (0, 0)]
+
+
+def test_waiting_for_an_engine_that_goes_on_ends(
+    engine: LlamaCpp, files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llamacpp_running, "SETTLE_S", 0.2)
+    files = replace(files, path=tmp_path / "endless.gguf")
+    with engine.start(files, WARM, workdir=tmp_path) as running:
+        assert not running.settle()
 
 
 @pytest.mark.parametrize(

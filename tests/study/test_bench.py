@@ -31,12 +31,16 @@ THIRD = ServingConfig(engine="scripted", weights="third")
 
 
 class Watched(VirtualDriver):
-    """Notes which configuration each load went to, how wide it was, and how many engines ran."""
+    """Notes which configuration each load went to, how wide it was, and how many engines ran.
+
+    `events` has every load by its side, and between them the sides that were waited for.
+    """
 
     def __init__(self, clock: Clock, engine: VirtualEngine) -> None:
         super().__init__(clock, [engine], tokens_per_piece=4)
         self.engine = engine
         self.loads: list[tuple[str, int]] = []
+        self.events: list[str] = []
         self.most = 0
 
     def closed_loop(self, url, requests, *, concurrency, until=None, stall_s=60.0):
@@ -44,7 +48,9 @@ class Watched(VirtualDriver):
             url, requests, concurrency=concurrency, until=until, stall_s=stall_s
         )
         if url in self.engine.running:
-            self.loads.append((self.engine.running[url].config.weights, concurrency))
+            name = self.engine.running[url].config.weights
+            self.loads.append((name, concurrency))
+            self.events.append(name)
         self.most = max(self.most, len(self.engine.running))
         return records
 
@@ -243,3 +249,81 @@ def test_a_deadline_before_a_window_interrupts_the_trial(tmp_path: Path):
     measured = make(tmp_path).bench.run(ask(FAST, deadline_ns=round(12e9)))
     assert measured.status == "interrupted"
     assert "budget" in measured.reason
+
+
+def watch_settling(case: Case, *, settles: bool = True) -> None:
+    start = case.engine.start
+
+    def watched(*args, **kwargs):
+        running = start(*args, **kwargs)
+
+        def settle() -> bool:
+            case.driver.events.append(f"settle {running.config.weights}")
+            return settles
+
+        running.settle = settle
+        return running
+
+    case.engine.start = watched
+
+
+def test_an_engine_is_waited_for_before_the_next_block_of_any_side(tmp_path: Path):
+    case = make(tmp_path)
+    watch_settling(case)
+    measured = case.bench.run(ask(FAST), [ask(SLOW)])
+    assert [name for name in case.driver.events if "settle" in name] == [
+        "settle fast",
+        "settle slow",
+    ]
+    # Each directly before the other side's next block; the last one has none after it.
+    for place, name in enumerate(case.driver.events):
+        if "settle" in name:
+            assert case.driver.events[place + 1] != name.removeprefix("settle ")
+    assert not measured.notes
+
+
+def test_without_cancelled_requests_nothing_is_waited_for(tmp_path: Path):
+    case = make(tmp_path)
+    watch_settling(case)
+    case.bench.run(ask(FAST, levels=()), [ask(SLOW, levels=())])
+    assert not [name for name in case.driver.events if "settle" in name]
+
+
+def test_an_engine_that_does_not_come_to_rest_is_a_warning(tmp_path: Path):
+    case = make(tmp_path)
+    watch_settling(case, settles=False)
+    measured = case.bench.run(ask(FAST), [ask(SLOW)])
+    (note,) = measured.notes
+    assert note[0] == "not_settled"
+    assert "load-4" in note[1]
+
+
+def test_the_wave_that_warms_the_slots_is_as_wide_as_the_slots_that_will_be_used(tmp_path: Path):
+    for slots, level, wide in ((4, 16, 4), (4, 2, 2)):
+        case = make(tmp_path, {"fast": Script(slots=slots)})
+        case.bench.run(ask(FAST, levels=(level,)))
+        wave, load = case.driver.loads[-2:]
+        assert (wave, load) == (("fast", wide), ("fast", level))
+
+
+def test_what_a_validation_had_measured_when_the_budget_ended_stands(tmp_path: Path):
+    case = make(tmp_path)
+    whole = make(tmp_path).bench.run(ask(FAST, levels=()), [ask(SLOW, levels=())])
+    end = round((whole.wall_s + 1) * 1e9)
+    measured = case.bench.run(
+        ask(FAST, deadline_ns=end, keeps_part=True), [ask(SLOW, deadline_ns=end)]
+    )
+    assert (measured.status, measured.reason) == ("ok", "")
+    assert ("cut_short", "`fast`: the budget ended during this trial; what it measured stands") in (
+        measured.notes
+    )
+    assert "the budget ended" in measured.skipped["throughput_tps"]
+    assert len(measured.single_blocks) == 2
+    assert measured.memory is not None
+
+
+def test_without_two_blocks_there_is_nothing_to_keep(tmp_path: Path):
+    measured = make(tmp_path).bench.run(
+        ask(FAST, deadline_ns=round(4e9), keeps_part=True), [ask(SLOW)]
+    )
+    assert measured.status == "interrupted"

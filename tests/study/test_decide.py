@@ -34,6 +34,7 @@ def status(
     quality: QualityResult | None = None,
     others: dict[Metric, Ratio] | None = None,
     vs_default: dict[Metric, Ratio] | None = None,
+    proven_in: tuple[Metric, ...] = (),
     noise_floor: float = 1.0,
 ) -> tuple[str, str]:
     found = dict(others or {})
@@ -41,7 +42,7 @@ def status(
         found["throughput_tps"] = throughput
     decision = decide(
         trial, previous, limits, quality=quality, vs_previous=found,
-        vs_default=vs_default or {}, noise_floor=noise_floor,
+        vs_default=vs_default or {}, proven_in=proven_in, noise_floor=noise_floor,
     )  # fmt: skip
     return decision.status, decision.reason
 
@@ -90,6 +91,36 @@ def test_a_gain_within_the_noise_is_rejected_and_says_so():
     assert found[0] == "rejected"
     assert "within the noise of 1.06x" in found[1]
     assert status(ratio(1.07, 1.01, 1.12), noise_floor=1.06)[0] == "kept"
+
+
+BALANCED = Limits(goal="balanced", quality_loss=0.02)
+
+
+def test_a_gain_in_what_the_lever_attacks_is_not_lost_in_the_noise_of_the_rest():
+    noisy: dict[Metric, Ratio] = {
+        "ttft_p50_ms": ratio(1.0, 0.5, 2.0),
+        "tps_single": ratio(1.0, 0.6, 1.6),
+    }
+    gain = ratio(1.3, 1.2, 1.4)
+    kept, words = status(gain, limits=BALANCED, others=noisy, proven_in=("throughput_tps",))
+    assert kept == "kept"
+    assert words == "throughput_tps: 1.30x [1.20, 1.40], balanced: 1.09x"
+    assert status(gain, limits=BALANCED, others=noisy)[0] == "rejected"
+
+
+def test_a_proven_gain_that_costs_the_goal_more_is_rejected():
+    worse: dict[Metric, Ratio] = {"ttft_p50_ms": ratio(1.5, 0.9, 2.0)}
+    found = status(
+        ratio(1.3, 1.2, 1.4), limits=BALANCED, others=worse, proven_in=("throughput_tps",)
+    )
+    assert found[0] == "rejected"
+    assert "no proven gain, throughput_tps: 1.30x" in found[1]
+
+
+def test_where_what_the_lever_attacks_was_not_measured_the_rest_of_the_goal_decides():
+    single: dict[Metric, Ratio] = {"tps_single": ratio(1.3, 1.2, 1.4)}
+    found = status(limits=BALANCED, others=single, proven_in=("throughput_tps",))
+    assert found == ("kept", "balanced: 1.30x [1.20, 1.40]")
 
 
 def test_a_proven_loss_of_another_metric_rejects_unless_the_default_is_still_reached():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from vivace.core import Metric, Ratio
-from vivace.study.goal import FLOOR, below_floor, gain, losses, score
+from vivace.study.goal import FLOOR, below_floor, endpoints, gain, losses, score
 
 
 def ratio(value: float, lo: float | None = None, hi: float | None = None) -> Ratio:
@@ -125,3 +125,11 @@ def test_a_winner_below_the_floor_of_the_default_is_seen_in_every_speed():
         "throughput_tps": ratio(0.94),
     }
     assert below_floor(vs_default) == ["ttft_p50_ms", "throughput_tps"]
+
+
+def test_a_gain_is_proven_in_what_the_lever_attacks_of_the_goal():
+    assert endpoints("balanced", ("tps_single", "memory_bytes")) == ("tps_single",)
+    assert endpoints("throughput", ("throughput_tps", "tps_single")) == ("throughput_tps",)
+    # One that attacks nothing of it has to gain in all of it.
+    assert endpoints("latency", ("throughput_tps",)) == ("ttft_p50_ms", "tps_single")
+    assert endpoints("latency", ()) == ("ttft_p50_ms", "tps_single")

@@ -60,12 +60,10 @@ def test_each_cold_slot_reads_the_prompt_before_the_load():
 
 def test_between_single_slots_the_load_follows_from_one_request():
     wide = replace(SMALL, slots=8)
-    assert not follows(SMALL, CACHED, thrift=0)
-    assert follows(SMALL, CACHED, thrift=1)
-    assert not follows(SMALL, None, thrift=1)
-    assert follows(SMALL, None, thrift=2)
-    assert not follows(SMALL, wide, thrift=1)
-    assert not follows(wide, SMALL, thrift=2)
+    assert follows(SMALL, CACHED)
+    assert follows(SMALL, None)
+    assert not follows(SMALL, wide)
+    assert not follows(wide, SMALL)
 
 
 def test_scoring_takes_as_long_as_the_machine_is_slow():

@@ -9,7 +9,8 @@ from vivace.core import ServingConfig
 from vivace.errors import EngineError, StudyError
 from vivace.report.document import check_document
 from vivace.study.document import study_document
-from vivace.testing import Rules, Script
+from vivace.study.lab import Lab
+from vivace.testing import Rules, Script, VirtualJudge
 
 from .virtual import Bed, make_bed
 
@@ -308,3 +309,94 @@ def test_a_lucky_candidate_does_not_survive_the_validation(tmp_path: Path):
     assert bed.tried()["threads"] == "kept"
     assert not outcome.improved
     assert outcome.winner is outcome.default
+
+
+def judged(bed: Bed, stages: int) -> list[str]:
+    judge = VirtualJudge(bed.clock, limit=0.02, half_width=0.03, stages=stages)
+    bed.lab.tools = replace(bed.lab.tools, judge=judge)
+    bed.lab.bench.tools = bed.lab.tools
+    bed.run()
+    return [line for line in bed.said if line == "not enough evidence: more texts"]
+
+
+def test_quality_in_doubt_gets_more_texts_until_it_is_settled(tmp_path: Path):
+    bed = make_bed(tmp_path, RULES, budget_s=1500.0)
+    # Q8_0 of these rules loses nothing: within 3 %, then within 1.5 %.
+    assert judged(bed, stages=3)
+    (tried,) = [t for t in bed.lab.outcome.ablation if t.option.lever == "weights:Q8_0"]
+    assert tried.quality is not None
+    assert (tried.quality.verdict, tried.quality.positions) == ("pass", 1100)
+
+
+def test_quality_that_stays_in_doubt_cannot_win(tmp_path: Path):
+    bed = make_bed(tmp_path, RULES, budget_s=1500.0)
+    assert not judged(bed, stages=1)
+    assert bed.tried()["weights:source"] == "rejected"
+    assert "inconclusive and cannot win" in bed.reason("weights:source")
+    # Nor is the engine's default, which computes the same, known to be good enough.
+    assert bed.lab.outcome.winner is None
+    assert not bed.lab.outcome.meets
+
+
+def test_a_validation_cut_before_the_load_claims_no_gain_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    bed = make_bed(tmp_path, RULES, budget_s=600.0)
+    trial = Lab.trial
+
+    def cut(lab: Lab, trial_id: str, config: ServingConfig, **rest: object):
+        done = trial(lab, trial_id, config, **rest)  # type: ignore[arg-type]
+        if trial_id != "winner":
+            return done
+        single = replace(done.samples, cycles=())
+        return replace(done, samples=single, load_blocks=(), by_level={})
+
+    monkeypatch.setattr(Lab, "trial", cut)
+    outcome = bed.run()
+    assert not outcome.improved
+    assert [words for name, words in outcome.warnings if name == "not_compared"] == [
+        "throughput_tps not compared with the default: no gain over it is claimed"
+    ]
+
+
+def test_an_engine_lost_once_is_measured_again_and_the_report_says_so(tmp_path: Path):
+    lost: list[str] = []
+
+    def script_for(config: ServingConfig) -> Script:
+        script = RULES(config)
+        if config.warm_prefix and len(lost) < 1:
+            lost.append("killed")
+            return replace(script, dies_after=4)
+        return script
+
+    bed = make_bed(tmp_path, script_for)
+    bed.run()
+    assert bed.tried()["warm_prefix"] == "kept"
+    (words,) = [words for name, words in bed.lab.outcome.warnings if name == "measured_again"]
+    assert "`warm_prefix`" in words and "scripted failure" in words
+
+
+def test_a_candidate_whose_reference_was_lost_is_measured_again(tmp_path: Path):
+    calls: list[bool] = []
+
+    def script_for(config: ServingConfig) -> Script:
+        script = RULES(config)
+        if (config.prefix_cache, config.weights) != (True, "F16"):
+            return script
+        # The engine of `prefix_cache` itself dies later, as the reference of the next lever.
+        calls.append(True)
+        return replace(script, dies_after=24) if len(calls) == 1 else script
+
+    bed = make_bed(tmp_path, script_for, budget_s=3000.0)
+    bed.run()
+    names = [words for name, words in bed.lab.outcome.warnings if name == "measured_again"]
+    assert names and "the engine of `prefix_cache` was lost" in names[0]
+
+
+def test_a_baseline_that_was_lost_twice_is_measured_by_the_next_run(tmp_path: Path):
+    first = make_bed(tmp_path, lambda c: replace(RULES(c), dies_after=6))
+    with pytest.raises(EngineError, match="unoptimised"):
+        first.run()
+    first.lab.store.close()
+    second = make_bed(tmp_path, RULES)
+    assert second.run().improved

@@ -120,8 +120,8 @@ def _try(
     others = (whole_default(lab),) if held_out else _reference(lab, best, config)
     reference = others[0].config if others else None
     plan = lab.outcome.plan
-    thrift = plan.thrift if plan is not None and lab.may_skip_loads and not held_out else 0
-    skips = follows(config, reference, thrift=thrift)
+    thrift = plan is not None and plan.thrift and lab.may_skip_loads and not held_out
+    skips = thrift and follows(config, reference)
     trial_s = lab.pace.trial_s(
         config,
         loaded=(lever is None or goes_to_load(lever)) and not skips,

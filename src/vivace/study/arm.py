@@ -153,6 +153,7 @@ class Arm:
             return
         if isinstance(error, EngineStartError):
             measured.status, measured.reason = error.outcome, str(error)
+            measured.lost = error.outcome == "crashed"
             return
         measured.status = "infeasible" if isinstance(error, ConfigError) else "crashed"
         measured.reason = str(error)
@@ -282,6 +283,7 @@ class Arm:
 
     def _check(self, phase: str, records: Sequence[Record]) -> None:
         if any(r.status == "stalled" for r in records):
+            self.measured.lost = True
             raise self.end("timeout", f"no token for too long during {phase}")
         bad = [r for r in records if r.status in ("error", "incomplete")]
         done = [r for r in records if r.status == "ok"]
@@ -299,6 +301,7 @@ class Arm:
         death = self.running.failure() if self.running is not None else None
         if death is not None:
             self.measured.status, words = death
+            self.measured.lost = self.measured.status == "crashed"
             self.measured.reason = words or "the engine ended without a word"
 
 

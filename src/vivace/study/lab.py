@@ -16,7 +16,7 @@ from vivace.study.outcome import Outcome
 from vivace.study.pace import Pace
 from vivace.study.ports import Tools
 from vivace.study.store import Store
-from vivace.study.trial import Ask, Gate, Split, always
+from vivace.study.trial import Ask, Gate, Measured, Split, always
 
 #: Spare seconds kept at the end for writing the report.
 MARGIN_S = 4.0
@@ -197,6 +197,10 @@ class Lab:
         self.tools.say(f"measuring `{ask.id}` ({left:.0f} s of the budget left)")
         self.bench.together = self.fit_together(len(rivals) + 1)
         measured = self.bench.run(ask, rivals, mirrored=mirrored)
+        lost = next((m for m in (measured, *measured.others) if m.lost), None)
+        late_ns = ask.deadline_ns - int(measured.wall_s * 1e9) if ask.deadline_ns else None
+        if lost is not None and (late_ns is None or self.tools.driver.now_ns() < late_ns):
+            measured = self._again(ask, rivals, measured, lost, mirrored=mirrored)
         trial = finish(measured, level=self.inputs.level, measured_at=self.today())
         if trial.status == "ok" and not trial.reason:
             reference = rivals[0].config if trial.in_turn else None
@@ -205,6 +209,20 @@ class Lab:
         self.store.save_records(ask.id, measured.records)
         self.store.save(trial)
         return trial
+
+    def _again(
+        self, ask: Ask, rivals: Sequence[Ask], first: Measured, lost: Measured, *, mirrored: bool
+    ) -> Measured:
+        """A second attempt with fresh engines: what fails twice is no chance."""
+        words = f"`{ask.id}`: the engine of `{lost.ask.id}` was lost ({lost.reason}), once more"
+        self.tools.say(words)
+        self.bench.close()
+        second = self.bench.run(ask, rivals, mirrored=mirrored)
+        if second.status == "interrupted":
+            return first
+        second.notes.append(("measured_again", words))
+        second.records = [(f"lost-{phase}", r) for phase, r in first.records] + second.records
+        return second
 
     def fit_together(self, engines: int) -> bool:
         """Whether so many engines of the largest size seen so far have room beside each other."""

@@ -1,7 +1,6 @@
 """How long things take here: learnt from what was measured, used to plan and to stay in the budget."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from vivace.core import ServingConfig
 
@@ -23,8 +22,6 @@ QUALITY_STEPS = 350
 SLOW_S = 4.0
 #: Most that a surprise may lengthen later estimates.
 WORST = 2.0
-
-Thrift = Literal[0, 1, 2]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,14 +122,9 @@ class Pace:
         return replace(self, slowness=min(WORST, max(1.0, slowness)))
 
 
-def follows(config: ServingConfig, reference: ServingConfig | None, *, thrift: Thrift) -> bool:
-    """Whether the load is left out, for it tells little: one slot serves as fast as one request alone.
-
-    Thrift 0 leaves nothing out, 1 what has a reference of one slot beside it, 2 all of one slot.
-    """
-    if config.slots != 1 or thrift == 0:
-        return False
-    return thrift == 2 or (reference is not None and reference.slots == 1)
+def follows(config: ServingConfig, reference: ServingConfig | None) -> bool:
+    """Whether the load tells nothing new: one slot serves as fast as one request alone."""
+    return config.slots == 1 and (reference is None or reference.slots == 1)
 
 
 def takes_load_turns(config: ServingConfig, reference: ServingConfig | None) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from vivace.core import ServingConfig
 from vivace.levers.base import Lever, Option, Situation
-from vivace.study.pace import MAKE_S, Pace, Thrift, follows
+from vivace.study.pace import MAKE_S, Pace, follows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class Plan:
     after: tuple[Step, ...]
     bundled: bool
     #: What follows from other figures is not measured: see `pace.follows`.
-    thrift: Thrift = 0
+    thrift: bool = False
     #: No room for a separate validation: the one candidate is measured on held-out prompts at once.
     direct: bool = False
 
@@ -62,7 +62,7 @@ def lever_steps(
     situation: Situation,
     pace: Pace,
     *,
-    thrift: Thrift = 0,
+    thrift: bool = False,
 ) -> list[Step]:
     """The steps of every lever, on the assumption that those of priority 1 are kept."""
     config, steps = start, list[Step]()
@@ -79,15 +79,13 @@ def lever_steps(
     return steps
 
 
-def _step(
-    lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, thrift: Thrift
-) -> Step:
+def _step(lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, thrift: bool) -> Step:
     about = lever.about
     changed = option.apply(config)
     made = changed.weights not in (config.weights, "source")
     loaded = goes_to_load(lever)
     reference = None if pace.slow(config) else config
-    if follows(changed, reference, thrift=thrift):
+    if thrift and follows(changed, reference):
         loaded = False
     if made:
         # Mostly its quality settles it.
@@ -120,7 +118,7 @@ def fit(
     after: Sequence[Step],
     *,
     budget_s: float,
-    thrift: Thrift = 0,
+    thrift: bool = False,
 ) -> Plan:
     """Leave out steps, the least important last ones first, until the plan fits the budget."""
     room = budget_s - sum(s.seconds for s in (*before, *after))

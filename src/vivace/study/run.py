@@ -13,14 +13,13 @@ from vivace.study.lab import MARGIN_S, Lab, Other
 from vivace.study.leave_one_out import leave_one_out
 from vivace.study.noise import ITSELF, itself
 from vivace.study.outcome import Outcome
-from vivace.study.pace import Pace, Thrift
+from vivace.study.pace import Pace
 from vivace.study.plan import Plan, Step, fit, lever_steps
 from vivace.study.probe import probe
 from vivace.study.validation import again_step, validate, winner_step
 
 #: Ramp of one more load level, beside its window.
 RAMP_S = 10.0
-THRIFTS: tuple[Thrift, ...] = (1, 2)
 #: Steady windows where the budget has only room for one candidate.
 SHORT_WINDOW_S = 10.0
 UNOPTIMISED, DEFAULT = "unoptimised", "engine-default"
@@ -39,7 +38,7 @@ def run_study(lab: Lab, levers: Sequence[Lever]) -> Outcome:
         stock = lab.tools.engine.stock()
         # Where time is short, most of the default is measured once: in turn with the winner.
         lab.outcome.default = _baseline(
-            lab, DEFAULT, stock, twice=not plan.thrift, short=plan.thrift > 0
+            lab, DEFAULT, stock, twice=not plan.thrift, short=plan.thrift
         )
         lab.outcome.noise = itself(lab.default, seed=lab.inputs.seed)
         lab.pace = seen(lab.pace, lab.unoptimised, lab.default)
@@ -87,14 +86,8 @@ def make_plan(lab: Lab, levers: Sequence[Lever], *, measured: bool = False) -> P
     if all(s.chosen for s in roomy.levers):
         return roomy
     last = (after(mirrored=False),)
-    plan = roomy
-    for thrift in THRIFTS:
-        saving: Thrift = thrift if lab.may_skip_loads else 0
-        steps = lever_steps(levers, lab.start, lab.situation(), pace, thrift=saving)
-        plan = fit(before(twice=False), steps, last, budget_s=room_s, thrift=thrift)
-        if all(s.chosen for s in plan.levers if s.priority == 1):
-            break
-    return plan
+    steps = lever_steps(levers, lab.start, lab.situation(), pace, thrift=lab.may_skip_loads)
+    return fit(before(twice=False), steps, last, budget_s=room_s, thrift=True)
 
 
 def plan_words(plan: Plan, left_s: float) -> str:
@@ -140,6 +133,8 @@ def _baseline(
             hint="this machine needs more for this model: give twice the `--budget`",
         )
     if trial.status != "ok":
+        # A study cannot go on without it, so the same command tries again.
+        lab.store.forget(name)
         raise EngineError(
             f"the baseline `{name}` could not be measured: {trial.reason}",
             hint="`logs/` in the study's folder has the engine's own words",

@@ -4,12 +4,14 @@ Apart from the trials: scoring wants several short slots, and must not leave its
 of an engine whose speed is measured.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
 
 from vivace.core import QualityResult, ServingConfig
 from vivace.engines.base import Running
+from vivace.errors import EngineError
 from vivace.study.lab import Lab, numerics
 
 SLOTS = 4
@@ -29,10 +31,19 @@ def settle_quality(lab: Lab, config: ServingConfig, *, keep_s: float = 0) -> Qua
         return None
     known = lab.outcome.qualities.get(key) or _stored(lab, key)
     if known is None:
-        known = _judge(lab, config, keep_s)
+        known = _twice(lab, lambda: _judge(lab, config, keep_s))
         lab.store.note(f"quality:{key}", msgspec.json.encode(known).decode())
     lab.outcome.qualities[key] = known
     return known
+
+
+def _twice(lab: Lab, action: Callable[[], QualityResult]) -> QualityResult:
+    """An engine that is lost once may have been unlucky."""
+    try:
+        return action()
+    except EngineError as error:
+        lab.tools.say(f"scoring failed ({error}), once more")
+        return action()
 
 
 def _judge(lab: Lab, config: ServingConfig, keep_s: float) -> QualityResult:

@@ -71,6 +71,10 @@ class Store:
         )
         self._write(sql, (trial.id, payload))
 
+    def forget(self, trial_id: str) -> None:
+        """Let the next run of this study measure a trial again."""
+        self._write("delete from trials where id = ?", (trial_id,))
+
     def trial(self, trial_id: str) -> Finished | None:
         """A trial that was finished before."""
         sql = "select payload from trials where id = ?"

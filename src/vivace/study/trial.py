@@ -52,6 +52,8 @@ class Measured:
     ask: Ask
     status: TrialStatus = "ok"
     reason: str = ""
+    #: Its engine died or fell silent, which may have been chance: a second attempt tells.
+    lost: bool = False
     samples: Samples = field(default_factory=Samples)
     by_level: dict[int, Samples] = field(default_factory=dict[int, Samples])
     #: Single blocks and load blocks in the order in which they were measured.
