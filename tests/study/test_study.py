@@ -400,3 +400,14 @@ def test_a_baseline_that_was_lost_twice_is_measured_by_the_next_run(tmp_path: Pa
     first.lab.store.close()
     second = make_bed(tmp_path, RULES)
     assert second.run().improved
+
+
+def test_more_budget_gives_the_winner_more_rounds_of_turns(tmp_path: Path):
+    blocks: list[int] = []
+    for budget_s in (480.0, 3000.0):
+        bed = make_bed(tmp_path / f"{budget_s}", RULES, budget_s=budget_s)
+        outcome = bed.run()
+        assert outcome.winner is not None
+        blocks.append(len(outcome.winner.single_blocks))
+    # Two blocks of each side to a round, four rounds at most.
+    assert blocks == [2, 8]

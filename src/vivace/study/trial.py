@@ -19,6 +19,11 @@ def always(_measured: "Measured", phase: Phase) -> str | None:
     return None if phase == "glance" else ""
 
 
+def every_round(_measured: "Measured", phase: Phase) -> str | None:
+    """Measures everything, in as many rounds of turns as were asked for."""
+    return "" if phase == "loaded" else None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
     """What one trial is to measure."""

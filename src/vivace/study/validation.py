@@ -8,11 +8,15 @@ from vivace.study.finished import Finished, ratios, seen_with
 from vivace.study.goal import SCORED, below_floor, score
 from vivace.study.lab import Lab, Other, whole_default
 from vivace.study.noise import halves
-from vivace.study.pace import STOCK_SLOTS
+from vivace.study.pace import BLOCK, STOCK_SLOTS
 from vivace.study.plan import Step
 from vivace.study.scoring import settle_quality
+from vivace.study.trial import every_round
 
 NEARLY = 0.8
+#: Most rounds of turns, and the share of the time left that may go to more than one.
+ROUNDS = 4
+SHARE = 0.7
 
 
 def winner_step(lab: Lab, config: ServingConfig | None = None, *, mirrored: bool) -> Step:
@@ -84,12 +88,17 @@ def _in_turn(lab: Lab, best: Finished) -> Finished:
         others.append(replace(default, window_s=None) if mirrored else default)
         if spare_s >= needs_s + again_step(lab).seconds:
             others.append(Other(id=lab.unoptimised.id, config=lab.start, loaded=False))
+            needs_s += again_step(lab).seconds
+    pair_s = lab.pace.request_s(best.config) + sum(lab.pace.request_s(o.config) for o in others)
+    more = SHARE * (spare_s - needs_s) // (2 * BLOCK * pair_s)
     levels = lab.inputs.concurrency
     winner = lab.trial(
         "winner",
         best.config,
         split="validate",
         levels=levels,
+        gate=every_round,
+        rounds=1 + min(ROUNDS - 1, max(0, int(more))),
         reserve=False,
         others=others,
         mirrored=mirrored,
