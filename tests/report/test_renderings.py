@@ -270,3 +270,19 @@ def test_each_row_of_the_markdown_table_has_all_cells() -> None:
 def test_markdown_of_untrusted_text_is_escaped() -> None:
     assert escape("a|b `c` ![i](x) <b> @you &") == (r"a\|b \`c\` !\[i\](x) &lt;b&gt; \@you &amp;")
     assert HOSTILE not in to_markdown(study())
+
+
+def test_a_study_gone_on_with_says_which_run_measured_what():
+    doc = study()
+    assert "gone on with" not in to_html(doc)
+    first, second = doc["trials"][0], doc["trials"][1]
+    first |= {"run": 1, "measured_at": "2026-12-01T10:00:00", "foreign_cpu_shares": [0.02, 0.14]}
+    second |= {"run": 2}
+    doc["runs"] = [
+        {"run": 1, "began": "2026-12-01T09:59:00", "measured": [first["id"]]},
+        {"run": 2, "began": "2026-12-01T11:00:00", "measured": [second["id"]]},
+    ]
+    words = " ".join(Page(to_html(doc)).words)
+    assert "gone on with" in words
+    assert "2026-12-01T11:00:00" in words
+    assert "14%" in words

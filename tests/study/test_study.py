@@ -233,6 +233,8 @@ def test_the_same_command_goes_on_and_measures_nothing_twice(tmp_path: Path):
     assert not [line for line in second.said if line.startswith("measuring")]
     assert winner(second) == winner(first)
     assert second.tried() == first.tried()
+    runs = document(second)["runs"]
+    assert [(run["run"], bool(run["measured"])) for run in runs] == [(1, True), (2, False)]
 
 
 def test_a_study_interrupted_in_a_trial_keeps_the_trials_before_it(tmp_path: Path):
@@ -255,6 +257,10 @@ def test_a_study_interrupted_in_a_trial_keeps_the_trials_before_it(tmp_path: Pat
     assert not any("`unoptimised` (" in line for line in second.said)
     for name, trial in finished.items():
         assert second.lab.store.trial(name) == trial
+    first_run, second_run = document(second)["runs"]
+    assert set(first_run["measured"]) == set(finished)
+    assert "warm_prefix" in second_run["measured"]
+    assert not set(first_run["measured"]) & set(second_run["measured"])
 
 
 def test_the_same_folder_with_other_inputs_is_refused(tmp_path: Path):
@@ -411,3 +417,14 @@ def test_more_budget_gives_the_winner_more_rounds_of_turns(tmp_path: Path):
         blocks.append(len(outcome.winner.single_blocks))
     # Two blocks of each side to a round, four rounds at most.
     assert blocks == [2, 8]
+
+
+def test_every_figure_that_is_missing_has_its_reason(done: Bed):
+    for entry in document(done)["ablation"]:
+        row = entry["row"] or {}
+        for name in ("ttft_p50_ms", "tps_single", "throughput_tps", "memory_bytes", "quality_loss"):
+            if row and row[name] is None:
+                assert row["reasons"][name], (entry["lever"], name)
+    (flash,) = [e for e in document(done)["ablation"] if e["lever"] == "flash_attention"]
+    # Rejected before its answers had to be scored, which is no loss of 0.
+    assert flash["row"]["quality_loss"] is None

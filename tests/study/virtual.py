@@ -72,7 +72,7 @@ def make_bed(
         **{"budget_s": 900.0, "engine": "scripted", **inputs},  # type: ignore[arg-type]
     )  # fmt: skip
     store = Store(folder)
-    store.claim(wanted, fresh=fresh)
+    store.claim(wanted, fresh=fresh, now="2026-12-01T00:00:00+00:00")
     parts = Tools(
         engine=engine,
         driver=VirtualDriver(clock, [engine], tokens_per_piece=4),

@@ -102,7 +102,7 @@ def tune(request: Request, *, say: Say, confirm: Callable[[str], bool]) -> Resul
     with _locked(folder):
         store = Store(folder)
         try:
-            resumed = store.claim(inputs, fresh=request.fresh)
+            resumed = store.claim(inputs, fresh=request.fresh, now=_now())
             done = store.fact("finished")
             if done is not None and (folder / "report.json").exists():
                 say(

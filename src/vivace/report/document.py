@@ -201,6 +201,7 @@ _STUDY = _object(
         "versions": _map(),
         "plan": _list(_object({"step": _TEXT, "seconds": _NUMBER})),
         "notes": _list(_TEXT),
+        "runs": _list(_object({"run": _NUMBER, "began": _TEXT, "measured": _list(_TEXT)})),
         "quality_limit": _NUMBER,
     },
 )

@@ -54,6 +54,7 @@ def to_html(doc: Doc) -> str:
             "How it ran",
             tables.plan_table(view),
             tables.noise_table(doc, view),
+            tables.runs_table(doc),
             tables.trials_table(doc),
         ),
     )

@@ -188,13 +188,39 @@ def noise_table(doc: Doc, view: View) -> Html:
 
 
 def trials_table(doc: Doc) -> Html:
-    """Every trial with its outcome."""
+    """Every trial: when, how it ended, and what other processes took of the CPU meanwhile."""
     rows: list[Html] = []
     for trial in sequence(doc, "trials"):
-        wall = number(trial, "wall_s")
-        took = DASH if wall is None else seconds(wall)
-        rows.append(row(text(trial, "id"), text(trial, "status"), took, text(trial, "reason")))
-    return table("Every trial", ["trial", "outcome", "took", "reason"], rows)
+        wall, run = number(trial, "wall_s"), number(trial, "run")
+        shares = [s for s in sequence(trial, "foreign_cpu_shares") if isinstance(s, float | int)]
+        rows.append(
+            row(
+                text(trial, "id"),
+                text(trial, "status"),
+                DASH if wall is None else seconds(wall),
+                DASH if run is None else f"{run:.0f}",
+                text(trial, "measured_at"),
+                f"{max(shares):.0%}" if shares else DASH,
+                text(trial, "reason"),
+            )
+        )
+    heads = ["trial", "outcome", "took", "run", "ended", "CPU of others, at most", "reason"]
+    return table("Every trial", heads, rows)
+
+
+def runs_table(doc: Doc) -> Html:
+    """Which run of the command measured what, where it took more than one."""
+    runs = sequence(doc, "runs")
+    rows = [
+        row(f"{number(run, 'run') or 0:.0f}", text(run, "began"), ", ".join(_names(run)) or DASH)
+        for run in runs
+    ]
+    caption = "The study was gone on with: what each run measured"
+    return table(caption, ["run", "began", "measured"], rows if len(runs) > 1 else [])
+
+
+def _names(run: object) -> list[str]:
+    return [name for name in sequence(run, "measured") if isinstance(name, str)]
 
 
 def plan_table(view: View) -> Html:

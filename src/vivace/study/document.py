@@ -10,7 +10,7 @@ from vivace.measure.samples import Samples
 from vivace.study.claims import claims
 from vivace.study.decide import quality_words
 from vivace.study.finished import Finished
-from vivace.study.lab import Lab
+from vivace.study.lab import Lab, numerics
 from vivace.study.noise import band
 from vivace.study.outcome import Outcome, Tried
 
@@ -67,13 +67,21 @@ def study_document(lab: Lab, *, about: Mapping[str, object], state: str) -> Doc:
         "meets_constraints": outcome.meets,
         "nearest_miss": nearest_miss(lab),
         "trials": [_trial(t) for t in outcome.trials],
+        "runs": [
+            {
+                "run": run,
+                "began": began,
+                "measured": [t.id for t in outcome.trials if t.run == run],
+            }
+            for run, began in enumerate(lab.store.runs, start=1)
+        ],
         "warnings": [{"code": c, "message": m} for c, m in outcome.warnings],
         "files": {},
     }
 
 
-def row_data(row: Row) -> Doc:
-    """The contract's Row with intervals and reasons."""
+def row_data(row: Row, reasons: Mapping[str, str] | None = None) -> Doc:
+    """The contract's Row with intervals and reasons; `reasons` are those of single figures."""
     estimates: dict[str, Estimate] = {name: getattr(row, name) for name in ESTIMATES}
     memory = row.memory
     data: Doc = {"concurrency": row.concurrency}
@@ -97,7 +105,7 @@ def row_data(row: Row) -> Doc:
             for name, e in estimates.items()
             if e.lo is not None and e.hi is not None
         },
-        "reasons": {name: e.reason for name, e in estimates.items() if e.reason},
+        "reasons": {n: e.reason for n, e in estimates.items() if e.reason} | dict(reasons or {}),
         "n": {name: e.n for name, e in estimates.items()},
     }
     return data
@@ -169,10 +177,14 @@ def quality_data(quality: QualityResult | None) -> Doc | None:
 
 
 def _row(lab: Lab, trial: Finished, quality: QualityResult | None) -> Doc:
-    is_reference = lab.outcome.unoptimised is not None and quality is None
-    known = 0.0 if is_reference and trial.config.weights == "F16" else None
-    loss = quality.loss if quality is not None else known
-    return row_data(trial.row(seed=lab.inputs.seed, quality_loss=loss))
+    is_reference = numerics(trial.config) == numerics(lab.start)
+    loss = quality.loss if quality is not None else 0.0 if is_reference else None
+    reasons: dict[str, str] = {}
+    if trial.memory is None:
+        reasons["memory_bytes"] = f"not read: {trial.reason or 'the trial ended before'}"
+    if loss is None:
+        reasons["quality_loss"] = "not scored: the outcome did not depend on it"
+    return row_data(trial.row(seed=lab.inputs.seed, quality_loss=loss), reasons)
 
 
 def _baseline(lab: Lab, trial: Finished | None) -> Doc | None:
@@ -250,6 +262,7 @@ def _trial(trial: Finished) -> Doc:
         "wall_s": round(trial.wall_s, 2),
         "reason": trial.reason,
         "measured_at": trial.measured_at,
+        "run": trial.run,
         "failed_requests": trial.samples.failed,
         "foreign_cpu_shares": list(trial.foreign_shares),
         "settings": dict(trial.settings),

@@ -47,6 +47,8 @@ class Finished:
     concurrency: int
     wall_s: float
     measured_at: str
+    #: The run of the study's command that measured it, from 1.
+    run: int = 1
     by_level: Mapping[int, Samples] = field(default_factory=dict[int, Samples])
     memory: MemoryUse | None = None
     warmup_s: float | None = None

@@ -206,6 +206,7 @@ class Lab:
             reference = rivals[0].config if trial.in_turn else None
             expected_s = replace(self.pace, slowness=1.0).trial_s(ask.config, reference=reference)
             self.pace = self.pace.surprised(expected_s=expected_s, took_s=trial.wall_s)
+        trial = replace(trial, run=len(self.store.runs))
         self.store.save_records(ask.id, measured.records)
         self.store.save(trial)
         return trial

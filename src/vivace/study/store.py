@@ -23,6 +23,8 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        #: When each run of the study's command began, this one last.
+        self.runs: list[str] = []
         try:
             (folder / "records").mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(folder / "trials.sqlite")
@@ -38,8 +40,11 @@ class Store:
         """Close the database; what was saved is on disk already."""
         self._db.close()
 
-    def claim(self, inputs: Inputs, *, fresh: bool) -> bool:
-        """Take the folder for `inputs`; True when an earlier run of the same study is in it."""
+    def claim(self, inputs: Inputs, *, fresh: bool, now: str = "") -> bool:
+        """Take the folder for `inputs`; True when an earlier run of the same study is in it.
+
+        `now` is noted as the begin of this run.
+        """
         if fresh:
             with self._db:
                 self._db.execute("delete from facts")
@@ -52,6 +57,8 @@ class Store:
             )
         self.note("fingerprint", inputs.fingerprint())
         self.note("inputs", msgspec.json.encode(inputs).decode())
+        self.runs = [*msgspec.json.decode(self.fact("runs") or "[]", type=list[str]), now]
+        self.note("runs", msgspec.json.encode(self.runs).decode())
         return before is not None
 
     def fact(self, key: str) -> str | None:
