@@ -259,3 +259,10 @@ def test_better_and_worse_need_proof_and_follow_the_direction(
     found = Ratio(ratio=ratio, lo=ratio, hi=ratio, proven=proven)
     assert better(metric, found) is is_better
     assert worse(metric, found) is is_worse
+
+
+def test_one_cycle_of_a_load_has_no_spread_to_judge_by():
+    one, more = Samples(cycles=((64.0, 1.0),)), Samples(cycles=((64.0, 2.0),))
+    ratio = compare(one, more, "throughput_tps", seed=0)
+    assert ratio is not None
+    assert (ratio.ratio, ratio.lo, ratio.hi, ratio.proven) == (2.0, 2.0, 2.0, False)

@@ -68,3 +68,18 @@ def test_what_was_not_measured_in_turn_knows_no_better_than_the_machine_drifts()
     assert not apart.proven
     assert ratios(finished(*(v / 2 for v in values)), DEFAULT, seed=0)["ttft_p50_ms"].proven
     assert ratios(finished(*values, memory=90), DEFAULT, seed=0)["memory_bytes"].proven
+
+
+def test_what_others_took_of_the_cpu_widens_the_interval_on_either_side():
+    values = (80.0, 81.0, 79.0, 80.0, 81.0, 79.0)
+    calm = ratios(in_turn(*values), DEFAULT, seed=0)["ttft_p50_ms"]
+    for disturbed in (
+        replace(in_turn(*values), foreign_shares=(0.0, 0.5)),
+        replace(in_turn(*values), in_turn={DEFAULT.id: Turn(samples=DEFAULT.samples, foreign_shares=(0.5,))}),
+    ):  # fmt: skip
+        wide = ratios(disturbed, DEFAULT, seed=0)["ttft_p50_ms"]
+        assert (wide.ratio, wide.lo, wide.hi) == (calm.ratio, calm.lo / 2, calm.hi * 2)
+        assert calm.proven and not wide.proven
+    quiet = replace(in_turn(*values), foreign_shares=(0.1,))
+    assert ratios(quiet, DEFAULT, seed=0)["ttft_p50_ms"] == calm
+    assert ratios(disturbed, DEFAULT, seed=0)["memory_bytes"].lo == 1.0

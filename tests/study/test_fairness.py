@@ -7,7 +7,9 @@ import pytest
 
 from vivace.core import EngineState, Record, ServingConfig, Usage
 from vivace.hardware import CpuMark
-from vivace.study.fairness import check_block, check_lengths
+from vivace.measure.samples import Samples
+from vivace.study.drift import check_drift
+from vivace.study.fairness import check_block, check_failed, check_lengths
 
 from .test_bench import FAST, Case, ask, make
 
@@ -122,3 +124,36 @@ def test_there_is_no_second_attempt_when_time_is_short(tmp_path: Path):
     disturb(case, [0.5])
     measured = case.bench.run(ask(FAST, levels=(), deadline_ns=round(12e9)))
     assert measured.foreign_shares[0] == 0.5
+
+
+def test_a_cache_that_gives_nothing_is_named_where_requests_begin_alike():
+    on = replace(OFF, prefix_cache=True)
+    found = check_block("t", on, records(64), state(), state(64, 0), shared=True)
+    assert codes(found) == ["cache_not_used"]
+    assert check_block("t", on, records(64), state(), state(64, 0), shared=False) == []
+    # An engine that does not count cached tokens says nothing.
+    assert (
+        check_block("t", on, records(64), state(None, None), state(None, None), shared=True) == []
+    )
+
+
+def test_failures_under_load_are_counted():
+    ((code, words),) = check_failed("t, load-16", records(64, failed=1))
+    assert (code, words) == ("failed_requests", "`t, load-16`: 1 of 2 requests failed")
+    assert check_failed("t", records(64)) == []
+
+
+def test_a_trial_that_becomes_slower_or_faster_is_named():
+    even = (50.0, 51.0, 49.0, 50.5, 49.5, 50.0, 50.2, 49.8)
+    slower = (*even, *(v * 0.7 for v in even))
+    ((code, words),) = check_drift("t", Samples(single_tps=slower))
+    assert code == "drift"
+    assert words == "`t`, single requests: the second half was 0.70x as fast as the first"
+    assert check_drift("t", Samples(single_tps=(*even, *even))) == []
+    assert check_drift("t", Samples(single_tps=(*even, *(v * 1.05 for v in even)))) == []
+    cycles = tuple((64.0, 1.0 + 0.01 * (n % 3)) for n in range(40))
+    faster = (*cycles, *((64.0, seconds / 1.5) for _, seconds in cycles))
+    ((code, words),) = check_drift("t", Samples(cycles=faster))
+    assert "load: the second half was 1.50x" in words
+    assert check_drift("t", Samples()) == []
+    assert check_drift("t", Samples(single_tps=(50.0,))) == []

@@ -100,6 +100,8 @@ def central_range(
 
 def log_error(statistic: Statistic, rows: Array) -> LogError | None:
     """From the influence of each row; `None` where fewer than two rows have one."""
+    if len(rows) < 2:
+        return None
     influence = statistic.influence(rows)
     count = len(influence)
     if count < 2:

@@ -20,7 +20,8 @@ from vivace.load.steady import SteadyWindow
 from vivace.measure.samples import Samples, loaded_samples, merge, single_samples
 from vivace.measure.slo import Slo
 from vivace.quality.degenerate import wrong_output
-from vivace.study.fairness import check_block
+from vivace.study.fairness import check_block, check_failed
+from vivace.study.finished import DISTURBED
 from vivace.study.pace import WARM_REQUESTS, WARM_TOKENS
 from vivace.study.ports import Tools
 from vivace.study.trial import Ask, Measured
@@ -32,9 +33,8 @@ RAMP_CAP_S = 10.0
 #: A load without a steady window ends after this and twice the time in which requests one after
 #: another would all be answered.
 LIMIT_S = 120.0
-#: Above this share of the CPU taken by others a block is disturbed and measured again, where the
-#: rest of the trial's time is at least so many times what the block took.
-DISTURBED = 0.1
+#: A disturbed block is measured again, where the rest of the trial's time is at least so many times
+#: what the block took.
 ATTEMPTS = 2
 SPARE = 4
 SERIAL_RAMP_CAP_S = 3.0
@@ -172,7 +172,8 @@ class Arm:
             self._drive("before", map(_shortened, self._questions("before", place, 1, attempt)))
         before = running.state()
         records = self._drive("single", self._questions("", place, count, attempt))
-        found = check_block(ask.id, ask.config, records, before, running.state())
+        shared = bool(self.tools.workload.prefixes)
+        found = check_block(ask.id, ask.config, records, before, running.state(), shared=shared)
         self.measured.notes += [note for note in found if note not in self.measured.notes]
         return records
 
@@ -193,8 +194,10 @@ class Arm:
             limit_s=LIMIT_S + 2 * level * self._request_s(),
         )
         before = running.state()
+        phase = f"load-{level}"
         staggered = chain(_staggered(islice(self._loads, level), level), self._loads)
-        records = self._drive(f"load-{level}", staggered, concurrency=level, until=window)
+        records = self._drive(phase, staggered, concurrency=level, until=window)
+        measured.notes += check_failed(f"{self.ask.id}, {phase}", records)
         if window.start_ns is None or window.end_ns is None:
             raise self.end("timeout", f"no steady window at {level} concurrent requests")
         if window.end_ns - window.start_ns < window_s * 1e9:

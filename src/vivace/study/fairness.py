@@ -20,12 +20,15 @@ def check_block(
     records: Sequence[Record],
     before: EngineState,
     after: EngineState,
+    *,
+    shared: bool = False,
 ) -> Warnings:
-    """A block of single requests of the trial `name`, by the engine's own counters."""
-    found: Warnings = []
-    failed = sum(r.status in FAILED for r in records)
-    if failed:
-        found.append(("failed_requests", f"`{name}`: {failed} of {len(records)} requests failed"))
+    """A block of single requests of the trial `name`, by the engine's own counters.
+
+    `shared`: the requests begin alike, so that a cache has something to give.
+    """
+    found = check_failed(name, records)
+    failed = bool(found)
     client = sum(r.output_tokens or 0 for r in records)
     engine = _gone(before.output_tokens_total, after.output_tokens_total)
     if engine is not None and not failed and abs(engine - client) > TOKENS_APART * len(records):
@@ -35,7 +38,17 @@ def check_block(
     if config.prefix_cache is False and cached:
         words = f"`{name}`: {cached:.0f} prompt tokens came from a cache that should be off"
         found.append(("cache_not_off", words))
+    if config.prefix_cache and shared and cached == 0:
+        words = f"`{name}`: no prompt token came from the prefix cache, which should be on"
+        found.append(("cache_not_used", words))
     return found
+
+
+def check_failed(name: str, records: Sequence[Record]) -> Warnings:
+    """Failed requests are in no latency and no throughput, so they are counted."""
+    failed = sum(r.status in FAILED for r in records)
+    words = f"`{name}`: {failed} of {len(records)} requests failed"
+    return [("failed_requests", words)] if failed else []
 
 
 def check_lengths(name: str, mine: Sequence[int], others: Sequence[int]) -> Warnings:

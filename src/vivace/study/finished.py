@@ -16,12 +16,17 @@ from vivace.measure.bootstrap import CONFIDENCE
 from vivace.measure.compare import compare
 from vivace.measure.row import make_row
 from vivace.measure.samples import Samples, merge, prefer
+from vivace.study.drift import check_drift
 from vivace.study.fairness import Warnings, check_lengths
 from vivace.study.trial import Measured
 
 #: The same configuration minutes apart was up to so much faster or slower on a shared machine
 #: (24 to 38 tokens/s within an hour, 2026-12): what was not measured in turn knows no better.
 DRIFT = 1.25
+#: Above this share of the CPU taken by others a block is disturbed.
+DISTURBED = 0.1
+#: Beyond this share nothing more is to be learnt from it.
+WORST = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +37,8 @@ class Turn:
     single_blocks: tuple[Samples, ...] = ()
     load_blocks: tuple[Samples, ...] = ()
     memory: MemoryUse | None = None
+    #: Share of the CPU that others took, of each block.
+    foreign_shares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,11 +128,16 @@ def finish(measured: Measured, *, level: int, measured_at: str) -> Finished:
                 single_blocks=tuple(other.single_blocks),
                 load_blocks=tuple(other.load_blocks),
                 memory=other.memory if other.load_blocks else None,
+                foreign_shares=tuple(other.foreign_shares),
             )
             for other in measured.others
             if other.single_blocks
         },
-        notes=tuple(measured.notes) + tuple(_lengths(measured)),
+        notes=(
+            *measured.notes,
+            *_lengths(measured),
+            *check_drift(ask.id, measured.samples),
+        ),
         foreign_shares=tuple(measured.foreign_shares),
     )
 
@@ -158,7 +170,8 @@ def ratios(
     """Candidate divided by reference for every metric that both have.
 
     Where both were measured in turn, only those blocks are compared; else the intervals reach
-    further by `DRIFT`.
+    further by `DRIFT`. Where others took the CPU from a block, they reach further by what that can
+    have cost.
     """
     found: dict[Metric, Ratio] = {}
     samples = seen_with(candidate, reference).samples
@@ -173,8 +186,19 @@ def ratios(
             reference_memory=reference.memory,
         )
         if ratio is not None:
-            found[metric] = ratio if _in_turn(candidate, reference, metric) else _widened(ratio)
+            drift = 1.0 if _in_turn(candidate, reference, metric) else DRIFT
+            if metric != "memory_bytes":
+                drift /= 1 - _disturbance(candidate, reference)
+            found[metric] = ratio if drift == 1.0 else _widened(ratio, drift)
     return found
+
+
+def _disturbance(candidate: Finished, reference: Finished) -> float:
+    """The largest share of the CPU that others took from a block of either; 0 where it is small."""
+    turn = candidate.in_turn.get(reference.id)
+    theirs = reference.foreign_shares if turn is None else turn.foreign_shares
+    share = max((*candidate.foreign_shares, *theirs), default=0.0)
+    return min(WORST, share) if share > DISTURBED else 0.0
 
 
 def _in_turn(candidate: Finished, reference: Finished, metric: Metric) -> bool:
@@ -188,7 +212,7 @@ def _in_turn(candidate: Finished, reference: Finished, metric: Metric) -> bool:
     return bool(turn.samples.single_ttft_ms if single else turn.samples.cycles)
 
 
-def _widened(ratio: Ratio) -> Ratio:
-    """With what the machine may have drifted in between on both ends."""
-    lo, hi = ratio.lo / DRIFT, ratio.hi * DRIFT
+def _widened(ratio: Ratio, factor: float) -> Ratio:
+    """With what the machine may have been slower or faster by on both ends."""
+    lo, hi = ratio.lo / factor, ratio.hi * factor
     return Ratio(ratio=ratio.ratio, lo=lo, hi=hi, proven=ratio.proven and (lo > 1 or hi < 1))
