@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vivace.core import ServingConfig
+from vivace.errors import EngineRequestError
 from vivace.measure.slo import parse_slo
 from vivace.study.bench import Bench
 from vivace.study.ports import Tools
@@ -327,3 +328,41 @@ def test_without_two_blocks_there_is_nothing_to_keep(tmp_path: Path):
         ask(FAST, deadline_ns=round(4e9), keeps_part=True), [ask(SLOW)]
     )
     assert measured.status == "interrupted"
+
+
+def test_a_reference_that_was_lost_while_it_idled_is_started_again(tmp_path: Path):
+    case = make(tmp_path)
+    case.bench.run(ask(SLOW, levels=()))
+    case.bench.keep()
+    (idle,) = case.engine.running.values()
+
+    def lost() -> None:
+        raise EngineRequestError("timed out")
+
+    idle.state = lost
+    measured = case.bench.run(ask(FAST, salt="y", levels=()), [ask(SLOW, salt="y", levels=())])
+    assert measured.status == "ok"
+    assert len(measured.others[0].single_blocks) == 2
+    assert idle not in case.engine.running.values()
+
+
+def test_an_engine_that_does_not_answer_about_itself_is_lost(tmp_path: Path):
+    case = make(tmp_path)
+    start = case.engine.start
+
+    def hanging(*args, **kwargs):
+        running = start(*args, **kwargs)
+        state, asked = running.state, []
+
+        def once():
+            asked.append(1)
+            if len(asked) > 1:
+                raise EngineRequestError("timed out")
+            return state()
+
+        running.state = once
+        return running
+
+    case.engine.start = hanging
+    measured = case.bench.run(ask(FAST))
+    assert (measured.status, measured.reason, measured.lost) == ("crashed", "timed out", True)

@@ -115,7 +115,7 @@ def test_a_loss_is_allowed_while_the_engine_default_is_still_matched():
 
 def test_memory_is_no_speed():
     assert losses({"memory_bytes": ratio(3.0)}, {}) == []
-    assert below_floor({"memory_bytes": ratio(3.0)}) == []
+    assert below_floor({"memory_bytes": ratio(3.0)}, proven=True) == []
 
 
 def test_a_winner_below_the_floor_of_the_default_is_seen_in_every_speed():
@@ -124,7 +124,7 @@ def test_a_winner_below_the_floor_of_the_default_is_seen_in_every_speed():
         "tps_single": ratio(FLOOR),
         "throughput_tps": ratio(0.94),
     }
-    assert below_floor(vs_default) == ["ttft_p50_ms", "throughput_tps"]
+    assert below_floor(vs_default, proven=True) == ["ttft_p50_ms", "throughput_tps"]
 
 
 def test_a_gain_is_proven_in_what_the_lever_attacks_of_the_goal():
@@ -133,3 +133,13 @@ def test_a_gain_is_proven_in_what_the_lever_attacks_of_the_goal():
     # One that attacks nothing of it has to gain in all of it.
     assert endpoints("latency", ("throughput_tps",)) == ("ttft_p50_ms", "tps_single")
     assert endpoints("latency", ()) == ("ttft_p50_ms", "tps_single")
+
+
+def test_below_the_floor_within_the_noise_is_told_and_does_not_decide():
+    vs_default: dict[Metric, Ratio] = {
+        "ttft_p50_ms": ratio(1.1, 0.9, 1.4),
+        "tps_single": ratio(0.9, 0.85, 0.99),
+        "throughput_tps": ratio(0.96, 0.8, 1.1),
+    }
+    assert below_floor(vs_default, proven=True) == ["tps_single"]
+    assert below_floor(vs_default, proven=False) == ["ttft_p50_ms"]

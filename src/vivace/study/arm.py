@@ -153,10 +153,11 @@ class Arm:
             return
         if isinstance(error, EngineStartError):
             measured.status, measured.reason = error.outcome, str(error)
-            measured.lost = error.outcome == "crashed"
+            measured.lost = error.outcome != "oom"
             return
         measured.status = "infeasible" if isinstance(error, ConfigError) else "crashed"
         measured.reason = str(error)
+        measured.lost = measured.status == "crashed"
         self._note_death()
 
     def end(self, status: TrialStatus, reason: str) -> Ended:

@@ -3,6 +3,7 @@
 Blocks go forth and back (B A A B), so that a drift of the machine falls on both sides alike.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -173,8 +174,10 @@ class Bench:
     def _arm_for(self, ask: Ask) -> Arm:
         kept = self._kept
         if kept is not None and kept.ask.config == ask.config:
-            kept.begin(ask)
-            return kept
+            # One that was lost while it idled gives way to a fresh one.
+            with contextlib.suppress(EngineError):
+                kept.begin(ask)
+                return kept
         self._stop(kept)
         return Arm(self.tools, self.slo, Measured(ask=ask))
 

@@ -68,6 +68,10 @@ def losses(vs_previous: Mapping[Metric, Ratio], vs_default: Mapping[Metric, Rati
     ]
 
 
-def below_floor(vs_default: Mapping[Metric, Ratio]) -> list[Metric]:
-    """Speed metrics of a winner that lie below the floor of the best engine default."""
-    return [m for m in SPEED if m in vs_default and gain(m, vs_default[m]).ratio < FLOOR]
+def below_floor(vs_default: Mapping[Metric, Ratio], *, proven: bool) -> list[Metric]:
+    """Speed metrics of a winner below the floor of the engine default.
+
+    `proven`: those that are sure to be slower; else those of which it is not known.
+    """
+    gains = [(m, gain(m, vs_default[m])) for m in SPEED if m in vs_default]
+    return [m for m, g in gains if g.ratio < FLOOR and (g.hi < 1) == proven]

@@ -31,18 +31,20 @@ def settle_quality(lab: Lab, config: ServingConfig, *, keep_s: float = 0) -> Qua
         return None
     known = lab.outcome.qualities.get(key) or _stored(lab, key)
     if known is None:
-        known = _twice(lab, lambda: _judge(lab, config, keep_s))
+        known = _twice(lab, key, lambda: _judge(lab, config, keep_s))
         lab.store.note(f"quality:{key}", msgspec.json.encode(known).decode())
     lab.outcome.qualities[key] = known
     return known
 
 
-def _twice(lab: Lab, action: Callable[[], QualityResult]) -> QualityResult:
+def _twice(lab: Lab, key: str, action: Callable[[], QualityResult]) -> QualityResult:
     """An engine that is lost once may have been unlucky."""
     try:
         return action()
     except EngineError as error:
-        lab.tools.say(f"scoring failed ({error}), once more")
+        words = f"quality of {key}: the engine was lost ({error}), once more"
+        lab.tools.say(words)
+        lab.outcome.warnings.append(("measured_again", words))
         return action()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from vivace.core import Metric, Ratio, ServingConfig
+from vivace.study.decide import ratio_words
 from vivace.study.finished import Finished, ratios, seen_with
 from vivace.study.goal import SCORED, below_floor, score
 from vivace.study.lab import Lab, Other, whole_default
@@ -127,7 +128,10 @@ def _judge(lab: Lab) -> None:
         against = ratios(winner, lab.default, seed=lab.inputs.seed)
         total = _whole_score(lab, against)
         proven = total is not None and total.lo > 1 and total.ratio > lab.noise_floor()
-        better = proven and not below_floor(against)
+        better = proven and not below_floor(against, proven=True)
+        for metric in below_floor(against, proven=False):
+            words = f"{metric} {ratio_words(against[metric])} against the default: within the noise"
+            outcome.warnings.append(("below_floor", words))
         # With a memory limit that the default breaks, meeting it is the improvement.
         needed = not limits.memory_fits(lab.default)
         outcome.meets = limits.memory_fits(winner) and _good(lab, winner)
