@@ -111,6 +111,8 @@ def main() -> int:
             found["finished_trials"] += len(before)
             found["identical"] += sum(after.get(t) == payload for t, payload in before.items())
             found["same_winner"] += winner(place) == right
+            if winner(place) != right:
+                print(f"another winner: {winner(place)}", file=sys.stderr)
         print(json.dumps(found), file=sys.stderr)
     print(
         json.dumps(found) if arguments.json else "\n".join(f"{k:16} {v}" for k, v in found.items())

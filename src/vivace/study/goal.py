@@ -73,5 +73,10 @@ def below_floor(vs_default: Mapping[Metric, Ratio], *, proven: bool) -> list[Met
 
     `proven`: those that are sure to be slower; else those of which it is not known.
     """
-    gains = [(m, gain(m, vs_default[m])) for m in SPEED if m in vs_default]
-    return [m for m, g in gains if g.ratio < FLOOR and (g.hi < 1) == proven]
+    found: list[Metric] = []
+    for metric in SPEED:
+        if metric in vs_default:
+            turned = gain(metric, vs_default[metric])
+            if turned.ratio < FLOOR and (turned.hi < 1) == proven:
+                found.append(metric)
+    return found
