@@ -18,10 +18,9 @@ from vivace.study.scoring import settle_quality
 from vivace.study.trial import Gate, Measured, Phase, always
 from vivace.study.validation import is_mirrored, winner_step
 
-#: Most rounds of turns for one candidate. Each is a look at the data, so each decides with a
-#: share of the 5 % (Bonferroni): looking early does not make false claims more likely.
+#: Most rounds of turns for a candidate that single requests decide on. Each is a look at the data, so
+#: each decides with a share of the 5 % (Bonferroni): looking early does not make false claims more likely.
 LOOKS = 2
-STRICT = 1 - (1 - CONFIDENCE) / LOOKS
 
 
 def ablate(lab: Lab, levers: Sequence[Lever], plan: Plan) -> Finished:
@@ -114,7 +113,7 @@ def _try(
     if option.impossible:
         return _untried(lever, option, best, "infeasible", option.impossible)
     config = option.apply(best.config)
-    loaded = lever is None or lever.about.shows_in == "loaded"
+    loaded = _in_load(lever)
     # Other weights are scored before their speed: most of what fails, fails there.
     scored = config.weights != best.config.weights and not _known(lab, config)
     others = (whole_default(lab),) if held_out else _reference(lab, best, config)
@@ -128,9 +127,12 @@ def _try(
         reference=reference,
         blocks=1 if loaded and not held_out else 2,
     )
-    if not held_out:
-        lab.reserve_s = max(_validation_s(lab, best.config), _validation_s(lab, config))
     rest_s = 0.0 if lever is None or option.lever in BUNDLE else _first_s(lab)
+    if not held_out:
+        # What is still to come may win, and then takes as long to validate as was planned.
+        planned_s = plan.reserve_s if plan is not None and rest_s else 0.0
+        likely = (_validation_s(lab, c) for c in (best.config, config))
+        lab.reserve_s = max(planned_s, *likely)
     try:
         if scored:
             _need(lab, lab.pace.judge_s + rest_s, held_out=held_out)
@@ -190,7 +192,7 @@ def _judged(
     """The decision on what is known; a trial that quality ruled out beforehand is `None`."""
     quality, seed = lab.quality_of(config), lab.inputs.seed
     wanted = endpoints(lab.limits.goal, lever.about.attacks if lever is not None else ())
-    strict = ratios(trial, best, seed=seed, confidence=STRICT) if trial is not None else {}
+    strict = ratios(trial, best, seed=seed, confidence=_sure(lever)) if trial is not None else {}
     return Tried(
         lever=lever,
         option=option,
@@ -210,6 +212,16 @@ def _judged(
         vs_previous=ratios(trial, best, seed=seed) if trial is not None else {},
         diff=best.config.diff(config),
     )
+
+
+def _in_load(lever: Lever | None) -> bool:
+    """Whether the load decides on it, in one look."""
+    return lever is None or lever.about.shows_in == "loaded"
+
+
+def _sure(lever: Lever | None) -> float:
+    """Each look's confidence, so that all looks together have that of one."""
+    return CONFIDENCE if _in_load(lever) else 1 - (1 - CONFIDENCE) / LOOKS
 
 
 def _known(lab: Lab, config: ServingConfig) -> bool:
@@ -241,14 +253,14 @@ def _gate(lab: Lab, lever: Lever | None, best: Finished, name: str) -> Gate:
 
     def gate(measured: Measured, phase: Phase) -> str | None:
         so_far = finish(measured, level=lab.inputs.level, measured_at="")
-        vs_previous = ratios(so_far, best, seed=seed, confidence=STRICT)
+        vs_previous = ratios(so_far, best, seed=seed, confidence=_sure(lever))
         single = score(limits.goal, vs_previous, wanted)
         if phase == "glance":
             return at_a_glance(single)
         if open_end:
             return ""
         if phase == "single":
-            if lever is None or lever.about.shows_in == "loaded":
+            if _in_load(lever):
                 return ""
             round_s = 4 * BLOCK * lab.pace.request_s(best.config)
             last = len(measured.single_blocks) >= 2 * measured.ask.rounds

@@ -1,9 +1,9 @@
 """Kept or rejected: one rule for every lever."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vivace.core import AblationStatus, Goal, Metric, QualityResult, Ratio, TrialStatus
+from vivace.core import METRICS, AblationStatus, Goal, Metric, QualityResult, Ratio, TrialStatus
 from vivace.study.finished import Finished
 from vivace.study.goal import SCORED, losses, score
 
@@ -88,7 +88,8 @@ def decide(
 ) -> Decision:
     """Kept needs a proven gain beyond noise, no proven loss, and quality.
 
-    `proven_in`: the metrics to prove it in (`goal.endpoints`); the goal must not fall meanwhile.
+    `proven_in`: the metrics to prove it in (`goal.endpoints`); the goal must not fall meanwhile, by
+    what is proven of the others.
     """
     if quality is not None and quality.verdict != "pass":
         words = quality_words(quality, limits.quality_loss)
@@ -124,7 +125,7 @@ def _by_goal(
     wanted: Sequence[Metric],
     noise_floor: float,
 ) -> Decision:
-    total = score(goal, vs_previous)
+    total = score(goal, {m: _as_known(r, m in (wanted or METRICS)) for m, r in vs_previous.items()})
     if total is None:
         return Decision(status="rejected", reason="nothing that the goal scores was measured")
     words = f"{goal}: {ratio_words(total)}"
@@ -136,6 +137,11 @@ def _by_goal(
     if proof.lo > 1 and proof.ratio <= noise_floor:
         words += f", within the noise of {noise_floor:.2f}x"
     return _kept(proof.lo > 1 and proof.ratio > noise_floor and total.ratio > 1, words)
+
+
+def _as_known(ratio: Ratio, wanted: bool) -> Ratio:
+    """A metric that the lever does not attack and that is not proven to change counts as unchanged."""
+    return ratio if wanted or ratio.proven else replace(ratio, ratio=1.0)
 
 
 def _kept(proven: bool, words: str) -> Decision:

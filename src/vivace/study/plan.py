@@ -43,9 +43,9 @@ class Plan:
         return sum(s.seconds for s in self.after)
 
     def first_s(self, done: Collection[str]) -> float:
-        """What the levers that every study is about still need."""
+        """What the levers that every study is about still need, with some slack."""
         rest = (s for s in self.levers if s.chosen and s.name in BUNDLE and s.name not in done)
-        return sum(s.seconds for s in rest)
+        return SLACK * sum(s.seconds for s in rest)
 
     def first(self, name: str) -> bool:
         """Whether this lever is among the most important ones that have room in the budget."""
@@ -96,9 +96,8 @@ def _step(lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, th
         seconds = pace.trial_s(
             changed, loaded=loaded, quality=quality, reference=reference, blocks=blocks
         )
-    priority = 2 if made else about.priority
     seconds += MAKE_S if made else 0.0
-    return Step(name=option.lever, title=option.title, seconds=seconds, priority=priority)
+    return Step(name=option.lever, title=option.title, seconds=seconds, priority=about.priority)
 
 
 def goes_to_load(lever: Lever) -> bool:
@@ -128,7 +127,7 @@ def fit(
             break
         chosen[index] = replace(chosen[index], chosen=False)
     firsts = [s for s in chosen if s.priority == 1 and s.name in BUNDLE]
-    # With some slack: a first lever without room at the end would leave the study without its point.
+    # A first lever without room at the end would leave the study without its point.
     bundled = any(not s.chosen for s in firsts) or sum(s.seconds for s in firsts) * SLACK > room
     one_s = max((s.seconds for s in after), default=0.0)
     direct = bundled and room < one_s

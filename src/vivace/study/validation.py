@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from vivace.core import Metric, Ratio, ServingConfig
+from vivace.study.claims import claims
 from vivace.study.decide import ratio_words
 from vivace.study.finished import Finished, ratios, seen_with
-from vivace.study.goal import SCORED, below_floor, score
-from vivace.study.lab import Lab, Other, whole_default
+from vivace.study.goal import SCORED, below_floor, gain, score
+from vivace.study.lab import SMALLEST, Lab, Other, whole_default
 from vivace.study.noise import halves
 from vivace.study.pace import BLOCK, STOCK_SLOTS
 from vivace.study.plan import Step
@@ -126,9 +127,7 @@ def _judge(lab: Lab) -> None:
     winner = outcome.winner
     if winner is not None:
         against = ratios(winner, lab.default, seed=lab.inputs.seed)
-        total = _whole_score(lab, against)
-        proven = total is not None and total.lo > 1 and total.ratio > lab.noise_floor()
-        better = proven and not below_floor(against, proven=True)
+        better = _is_better(lab, winner, against) and not below_floor(against, proven=True)
         for metric in below_floor(against, proven=False):
             words = f"{metric} {ratio_words(against[metric])} against the default: within the noise"
             outcome.warnings.append(("below_floor", words))
@@ -145,15 +144,23 @@ def _judge(lab: Lab) -> None:
         outcome.winner_quality = lab.quality_of(outcome.winner.config)
 
 
-def _whole_score(lab: Lab, against: Mapping[Metric, Ratio]) -> Ratio | None:
-    """`None` when not all that the goal scores was compared: the rest alone proves nothing."""
-    goal = lab.limits.goal
+def _is_better(lab: Lab, winner: Finished, against: Mapping[Metric, Ratio]) -> bool:
+    """Proven in the goal as a whole, or in one of its metrics while none of them is proven to lose.
+
+    Not when only part of what the goal scores was compared.
+    """
+    goal, outcome = lab.limits.goal, lab.outcome
     missing = [m for m in SCORED[goal] if m not in against]
-    if not missing:
-        return score(goal, against)
-    words = f"{', '.join(missing)} not compared with the default: no gain over it is claimed"
-    lab.outcome.warnings.append(("not_compared", words))
-    return None
+    if missing:
+        words = f"{', '.join(missing)} not compared with the default: no gain over it is claimed"
+        outcome.warnings.append(("not_compared", words))
+        return False
+    total = score(goal, against)
+    if total is not None and total.lo > 1 and total.ratio > lab.noise_floor():
+        return True
+    claimed = claims(winner, lab.default, seed=lab.inputs.seed, noise=outcome.noise)
+    proven = [gain(m, claimed[m]) for m in SCORED[goal] if claimed[m].proven]
+    return bool(proven) and all(g.ratio > SMALLEST for g in proven)
 
 
 def _good(lab: Lab, trial: Finished) -> bool:
