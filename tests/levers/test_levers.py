@@ -199,3 +199,13 @@ def test_a_draft_as_large_as_the_target_is_impossible():
     situation = replace(SITUATION, weight_types={"Q4_0": None})
     config = replace(BASE, weights="Q4_0")
     assert "no weight type smaller" in only("draft_copy", config, situation).impossible
+
+
+def test_a_type_with_more_bits_than_the_source_comes_late():
+    late = {o.lever: o.late for o in lever("weights").options(BASE, SITUATION)}
+    # The source is Q4_1.
+    assert late["weights:Q8_0"]
+    assert not late["weights:Q4_0"]
+    assert not late["weights:source"]
+    wide = replace(SITUATION, shape=replace(SMOL_SHAPE, weight_type="F16"))
+    assert not any(o.late for o in lever("weights").options(BASE, wide))

@@ -366,3 +366,16 @@ def test_an_engine_that_does_not_answer_about_itself_is_lost(tmp_path: Path):
     case.engine.start = hanging
     measured = case.bench.run(ask(FAST))
     assert (measured.status, measured.reason, measured.lost) == ("crashed", "timed out", True)
+
+
+def test_a_load_that_was_measured_on_both_sides_stands_too(tmp_path: Path):
+    asked = ask(FAST, keeps_part=True, there_and_back=False)
+    rival = ask(SLOW, there_and_back=False)
+    whole = make(tmp_path).bench.run(asked, [rival])
+    # Within the last block of B A B, which has no window yet.
+    end = round((whole.wall_s - 8) * 1e9)
+    case = make(tmp_path)
+    cut = case.bench.run(replace(asked, deadline_ns=end), [replace(rival, deadline_ns=end)])
+    assert (cut.status, len(cut.load_blocks), len(cut.others[0].load_blocks)) == ("ok", 1, 1)
+    assert [code for code, _ in cut.notes] == ["cut_short"]
+    assert "throughput_tps" not in cut.skipped

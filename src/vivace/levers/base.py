@@ -36,6 +36,8 @@ class Option:
     title: str
     change: Mapping[str, object]
     impossible: str = ""
+    #: Unlikely to gain: after the other options of its lever's priority.
+    late: bool = False
 
     def apply(self, config: ServingConfig) -> ServingConfig:
         """The configuration with this option switched on; raises `ConfigError` where it is wrong."""

@@ -1,5 +1,6 @@
 """Smaller weights: decode reads them all for every token."""
 
+import re
 from collections.abc import Sequence
 
 from vivace.core import ServingConfig
@@ -41,6 +42,14 @@ class Weights:
                     title=f"Weights {name}",
                     change={"weights": name},
                     impossible=reason or "",
+                    # Decode reads more then; only a prefill that knows the type better can gain.
+                    late=_bits(name) > _bits(source),
                 )
             )
         return found
+
+
+def _bits(weight_type: str) -> int:
+    """`Q4_K_M` -> 4: bits of most weights."""
+    digits = re.search(r"\d+", weight_type)
+    return int(digits[0]) if digits else 0

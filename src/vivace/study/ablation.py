@@ -151,6 +151,7 @@ def _try(
             others=others,
             rounds=1 if held_out or loaded else LOOKS,
             there_and_back=held_out or not loaded,
+            keeps_part=loaded,
         )
         tried = _judged(lab, lever, option, best, config, trial=trial)
         if tried.decision.status != "kept" or _known(lab, config):

@@ -188,9 +188,15 @@ class Bench:
 
 
 def _keep_part(measured: Measured) -> bool:
-    """Whether what a trial had measured when the budget ended stands; it is a result then."""
+    """Whether what a trial had measured when the budget ended stands; it is a result then.
+
+    It needs both blocks of single requests, or one of the load on each side.
+    """
     ask = measured.ask
-    if measured.status != "interrupted" or not ask.keeps_part or len(measured.single_blocks) < 2:
+    if measured.status != "interrupted" or not ask.keeps_part:
+        return False
+    sides = (measured, *measured.others)
+    if len(measured.single_blocks) < 2 and not all(side.load_blocks for side in sides):
         return False
     if not measured.load_blocks:
         measured.skipped |= dict.fromkeys(LOADED, f"not measured: {measured.reason}")

@@ -97,7 +97,8 @@ def _step(lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, th
             changed, loaded=loaded, quality=quality, reference=reference, blocks=blocks
         )
     seconds += MAKE_S if made else 0.0
-    return Step(name=option.lever, title=option.title, seconds=seconds, priority=about.priority)
+    priority = about.priority + option.late
+    return Step(name=option.lever, title=option.title, seconds=seconds, priority=priority)
 
 
 def goes_to_load(lever: Lever) -> bool:

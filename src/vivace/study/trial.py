@@ -46,7 +46,7 @@ class Ask:
     window_s: float | None = None
     #: On the driver's clock; the trial gives up what it has not measured by then.
     deadline_ns: int | None = None
-    #: With single blocks at least, what was measured by then stands.
+    #: What was measured by then stands, where it is enough to compare.
     keeps_part: bool = False
 
 
