@@ -204,6 +204,23 @@ def test_a_workload_that_is_none_is_named_with_its_line(place: Place, content: s
     assert "Traceback" not in done.stderr
 
 
+def test_an_edited_workload_is_another_study(place: Place):
+    file = place.folder / "requests.jsonl"
+
+    def write(word: str) -> None:
+        lines = [{"messages": [{"role": "user", "content": f"{word} {n}"}]} for n in range(12)]
+        file.write_text("\n".join(map(json.dumps, lines)))
+
+    command = place.tune("--workload", str(file), "--budget", "40s", "--concurrency", "4")
+    write("one")
+    first = place.run(command)
+    assert first.returncode == 0, first.stderr
+    write("two")
+    second = place.run(command)
+    assert second.returncode == 2
+    assert "other inputs" in second.stderr
+
+
 def test_requests_longer_than_the_context_are_refused_with_both_numbers(place: Place):
     file = place.folder / "long.jsonl"
     questions = [f"{n} " + "word " * 20_000 for n in range(12)]

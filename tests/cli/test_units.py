@@ -1,5 +1,10 @@
+import errno
+import signal
+
 import pytest
 
+from vivace.cli import tune
+from vivace.cli.main import main
 from vivace.cli.units import duration_s, levels, share, size_bytes
 from vivace.errors import ConfigError
 
@@ -55,3 +60,20 @@ def test_levels():
 def test_wrong_levels_are_refused(text: str):
     with pytest.raises(ConfigError):
         levels(text)
+
+
+def test_what_the_system_refuses_is_an_error_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def full(_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "study/tuned.yaml")
+
+    monkeypatch.setattr(tune, "run", full)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["tune"]) == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    told = capsys.readouterr().err
+    assert told.startswith("error: the system refused `study/tuned.yaml`: No space left on device")
+    assert "hint: " in told

@@ -379,3 +379,34 @@ def test_a_load_that_was_measured_on_both_sides_stands_too(tmp_path: Path):
     assert (cut.status, len(cut.load_blocks), len(cut.others[0].load_blocks)) == ("ok", 1, 1)
     assert [code for code, _ in cut.notes] == ["cut_short"]
     assert "throughput_tps" not in cut.skipped
+
+
+def test_memory_that_cannot_be_read_leaves_the_rest_of_the_trial(tmp_path: Path):
+    case = make(tmp_path)
+    start = case.engine.start
+
+    def silent(*args, **kwargs):
+        running = start(*args, **kwargs)
+
+        def memory() -> None:
+            raise EngineRequestError("timed out")
+
+        running.memory = memory
+        return running
+
+    case.engine.start = silent
+    measured = case.bench.run(ask(FAST))
+    assert (measured.status, measured.memory) == ("ok", None)
+    assert [code for code, _ in measured.notes] == ["no_memory"]
+
+
+def test_a_trial_without_a_load_says_why(tmp_path: Path):
+    measured = make(tmp_path).bench.run(ask(FAST, levels=(), no_load="because"))
+    assert measured.skipped["throughput_tps"] == "because"
+
+
+def test_empty_answers_are_named_and_end_a_trial_where_there_are_no_others(tmp_path: Path):
+    case = make(tmp_path, {"fast": Script(slots=4, answer_tokens=0)})
+    measured = case.bench.run(ask(FAST))
+    assert measured.status == "infeasible"
+    assert "empty answer" in measured.reason

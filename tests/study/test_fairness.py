@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from vivace.core import EngineState, Record, ServingConfig, Usage
+from vivace.core import EngineState, Piece, Record, ServingConfig, Usage
 from vivace.hardware import CpuMark
 from vivace.measure.samples import Samples
 from vivace.study.drift import check_drift
-from vivace.study.fairness import check_block, check_failed, check_lengths
+from vivace.study.fairness import check_answers, check_block, check_failed, check_lengths
 
 from .test_bench import FAST, Case, ask, make
 
@@ -157,3 +157,18 @@ def test_a_trial_that_becomes_slower_or_faster_is_named():
     assert "load: the second half was 1.50x" in words
     assert check_drift("t", Samples()) == []
     assert check_drift("t", Samples(single_tps=(50.0,))) == []
+
+
+def test_some_empty_answers_among_others_are_named():
+    good = Record(
+        request_id="a",
+        sent_ns=0,
+        end_ns=1,
+        status="ok",
+        pieces=(Piece(t_ns=1, kind="content", text="yes"),),
+    )
+    empty = Record(request_id="b", sent_ns=0, end_ns=1, status="ok")
+    ((code, words),) = check_answers("t", [good, empty, good])
+    assert (code, words) == ("wrong_output", "`t`: empty answer in 1 of 3 answers")
+    assert check_answers("t", [good]) == []
+    assert check_answers("t", []) == []

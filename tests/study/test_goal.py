@@ -42,7 +42,7 @@ def test_balanced_is_the_geometric_mean_of_three_gains():
     assert (total.lo, total.hi) == pytest.approx((2.0, 2.0))
 
 
-def test_the_interval_adds_half_widths_in_quadrature_on_the_log_scale():
+def test_half_widths_of_one_requests_metrics_add_up_on_the_log_scale():
     ratios: dict[Metric, Ratio] = {
         "ttft_p50_ms": ratio(1.0, 0.5, 2.0),
         "tps_single": ratio(1.0, 0.5, 4.0),
@@ -50,9 +50,20 @@ def test_the_interval_adds_half_widths_in_quadrature_on_the_log_scale():
     total = score("latency", ratios)
     assert total is not None
     # Down: TTFT can be 2x worse, TPS 2x worse; up: TTFT 2x better, TPS 4x better.
-    assert math.log(total.lo) == pytest.approx(-math.sqrt(2) * math.log(2) / 2)
-    assert math.log(total.hi) == pytest.approx(math.sqrt(1 + 4) * math.log(2) / 2)
+    assert math.log(total.lo) == pytest.approx(-2 * math.log(2) / 2)
+    assert math.log(total.hi) == pytest.approx(3 * math.log(2) / 2)
     assert not total.proven
+
+
+def test_the_loads_half_width_joins_them_in_quadrature():
+    ratios: dict[Metric, Ratio] = {
+        "ttft_p50_ms": ratio(1.0, 0.5, 2.0),
+        "tps_single": ratio(1.0, 0.5, 2.0),
+        "throughput_tps": ratio(1.0, 0.5, 2.0),
+    }
+    total = score("balanced", ratios)
+    assert total is not None
+    assert math.log(total.hi) == pytest.approx(math.sqrt(2**2 + 1) * math.log(2) / 3)
 
 
 def test_a_score_is_proven_when_its_interval_excludes_one():

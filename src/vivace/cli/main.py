@@ -9,7 +9,7 @@ from types import FrameType
 
 from vivace import __version__
 from vivace.cli import cache, tune
-from vivace.errors import VivaceError
+from vivace.errors import StudyError, VivaceError
 from vivace.hardware import require_platform
 
 INTERRUPTED = 130
@@ -41,17 +41,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except VivaceError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
+        return _tell(error)
     except BrokenPipeError:
         # Whoever read our output has left; a second error while Python flushes would be noise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        where = f" `{error.filename}`" if error.filename else ""
+        hint = "free space and permissions there, then the same command goes on"
+        return _tell(StudyError(f"the system refused{where}: {error.strerror or error}", hint=hint))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        return INTERRUPTED
+
+
+def _tell(error: VivaceError) -> int:
+    print(f"error: {error}", file=sys.stderr)  # noqa: T201
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)  # noqa: T201
+    return error.exit_code
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -89,7 +89,8 @@ def tune(request: Request, *, say: Say, confirm: Callable[[str], bool]) -> Resul
         model=model.source,
         model_sha256=model.sha256,
         workload=workload.name,
-        engine="llamacpp" if request.llama_server is None else f"llamacpp:{request.llama_server}",
+        workload_digest=workload.digest(),
+        engine=_engine(request),
         concurrency=request.concurrency,
         budget_s=request.budget_s,
         goal=request.goal,
@@ -196,6 +197,18 @@ def _about(request: Request, lab: Lab, model: Model, hardware: Hardware) -> dict
         "workload": lab.tools.workload.describe(),
         "notes": [_reference_name(model)] if model.shape.weight_type != "F16" else [],
     }
+
+
+def _engine(request: Request) -> str:
+    """What runs: another build or another number of layers on the GPU is another study."""
+    if request.llama_server is None:
+        return f"llamacpp:xllamacpp-{metadata.version('xllamacpp')}"
+    try:
+        seen = request.llama_server.stat()
+        build = f"{seen.st_size}-{seen.st_mtime_ns}"
+    except OSError:
+        build = ""
+    return f"llamacpp:{request.llama_server}:{build}:{request.gpu_layers}"
 
 
 def _reference_name(model: Model) -> str:

@@ -10,8 +10,8 @@ from vivace.report.document import clean
 DASH = "–"
 NO_REASON = "no reason was recorded"
 LEGEND = (
-    "✓ proven better, ✗ proven worse: the 95 % interval of the ratio excludes 1; for the winner also "
-    "with its metrics taken together, and beyond the noise of the default against itself"
+    "✓ proven better, ✗ proven worse: the interval of the ratio excludes 1, with the metrics of a line "
+    "taken together, beyond the noise of the default against itself"
 )
 
 EFFORTS: dict[Effort, str] = {

@@ -7,9 +7,10 @@ from vivace.core import AblationStatus, Metric, QualityResult, ServingConfig
 from vivace.errors import EngineError
 from vivace.levers.base import Lever, Option
 from vivace.measure.bootstrap import CONFIDENCE
-from vivace.study.decide import SINGLE, Decision, at_a_glance, decide, early_end
+from vivace.study.claims import claims
+from vivace.study.decide import Decision, at_a_glance, decide, early_end
 from vivace.study.finished import Finished, finish, ratios
-from vivace.study.goal import endpoints, score
+from vivace.study.goal import SINGLE, endpoints, score
 from vivace.study.lab import Lab, Other, numerics, whole_default
 from vivace.study.outcome import Tried
 from vivace.study.pace import BLOCK, follows, takes_load_turns
@@ -120,7 +121,7 @@ def _try(
     reference = others[0].config if others else None
     plan = lab.outcome.plan
     thrift = plan is not None and plan.thrift and lab.may_skip_loads and not held_out
-    skips = thrift and follows(config, reference)
+    skips = thrift and follows(config, reference, level=lab.inputs.level)
     trial_s = lab.pace.trial_s(
         config,
         loaded=(lever is None or goes_to_load(lever)) and not skips,
@@ -210,7 +211,7 @@ def _judged(
         ),
         trial=trial,
         quality=quality,
-        vs_previous=ratios(trial, best, seed=seed) if trial is not None else {},
+        vs_previous=claims(trial, best, seed=seed, noise=lab.outcome.noise) if trial else {},
         diff=best.config.diff(config),
     )
 

@@ -20,7 +20,7 @@ from vivace.load.steady import SteadyWindow
 from vivace.measure.samples import Samples, loaded_samples, merge, single_samples
 from vivace.measure.slo import Slo
 from vivace.quality.degenerate import wrong_output
-from vivace.study.fairness import check_block, check_failed
+from vivace.study.fairness import check_answers, check_block, check_failed
 from vivace.study.finished import DISTURBED
 from vivace.study.pace import WARM_REQUESTS, WARM_TOKENS
 from vivace.study.ports import Tools
@@ -108,6 +108,7 @@ class Arm:
         if faults and all(faults):
             words = f"wrong output: {faults[0]} in each of {len(faults)} answers"
             raise self.end("infeasible", words)
+        measured.notes += check_answers(f"{self.ask.id}, single", records)
         block = single_samples(records)
         measured.single_blocks.append(block)
         measured.samples = merge(measured.samples, block)
@@ -136,8 +137,13 @@ class Arm:
 
     def read_memory(self) -> None:
         """Its peak; no other engine may run, for shared pages would count only in part."""
-        if self.running is not None:
+        if self.running is None:
+            return
+        try:
             self.measured.memory = self.running.memory()
+        except EngineRequestError as error:
+            # All else was measured.
+            self.measured.notes.append(("no_memory", f"`{self.ask.id}`: memory: {error}"))
 
     def stop(self) -> None:
         """End the engine, if it runs."""
@@ -198,7 +204,8 @@ class Arm:
         phase = f"load-{level}"
         staggered = chain(_staggered(islice(self._loads, level), level), self._loads)
         records = self._drive(phase, staggered, concurrency=level, until=window)
-        measured.notes += check_failed(f"{self.ask.id}, {phase}", records)
+        for check in (check_failed, check_answers):
+            measured.notes += check(f"{self.ask.id}, {phase}", records)
         if window.start_ns is None or window.end_ns is None:
             raise self.end("timeout", f"no steady window at {level} concurrent requests")
         if window.end_ns - window.start_ns < window_s * 1e9:

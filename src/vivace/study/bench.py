@@ -21,7 +21,6 @@ LOADED = (
     "throughput_tps",
     "goodput_rps",
 )
-SERIAL = "not measured: one slot serves one request at a time, so it follows from one request"
 
 
 @dataclass(slots=True)
@@ -106,8 +105,8 @@ class Bench:
             self._loads(arm, turns, level, mirrored=mirrored, decides=decides)
         if ask.levels:
             self._gate(arm, "loaded", ())
-        elif ask.config.slots == 1:
-            arm.measured.skipped |= dict.fromkeys(LOADED, SERIAL)
+        elif ask.no_load:
+            arm.measured.skipped |= dict.fromkeys(LOADED, ask.no_load)
 
     def _singles(self, arm: Arm, rivals: Sequence[Arm]) -> list[Arm]:
         """The rest of the first round, and more rounds as the gate asks; the rivals still alive."""

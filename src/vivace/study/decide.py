@@ -7,7 +7,6 @@ from vivace.core import METRICS, AblationStatus, Goal, Metric, QualityResult, Ra
 from vivace.study.finished import Finished
 from vivace.study.goal import SCORED, losses, score
 
-SINGLE: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single")
 #: Beyond this factor a score is clear without turns.
 CLEAR = 1.5
 #: A score below this is not worth another round.

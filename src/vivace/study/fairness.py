@@ -5,6 +5,7 @@ from statistics import fmean
 
 from vivace.core import EngineState, Record, ServingConfig
 from vivace.measure.samples import FAILED
+from vivace.quality.degenerate import wrong_output
 
 Warnings = list[tuple[str, str]]
 
@@ -42,6 +43,14 @@ def check_block(
         words = f"`{name}`: no prompt token came from the prefix cache, which should be on"
         found.append(("cache_not_used", words))
     return found
+
+
+def check_answers(name: str, records: Sequence[Record]) -> Warnings:
+    """Answers without text or of one repeated piece are no work, and make an engine look fast."""
+    done = [r for r in records if r.status == "ok"]
+    wrong = [fault for r in done if (fault := wrong_output(r.text))]
+    words = f"`{name}`: {wrong[0]} in {len(wrong)} of {len(done)} answers" if wrong else ""
+    return [("wrong_output", words)] if wrong else []
 
 
 def check_failed(name: str, records: Sequence[Record]) -> Warnings:

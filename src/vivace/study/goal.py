@@ -14,6 +14,8 @@ SCORED: Mapping[Goal, tuple[Metric, ...]] = {
     "throughput": ("throughput_tps",),
     "memory": ("memory_bytes",),
 }
+#: Both from the same requests alone.
+SINGLE: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single")
 SPEED: tuple[Metric, ...] = ("ttft_p50_ms", "tps_single", "throughput_tps")
 
 
@@ -36,7 +38,8 @@ def gain(metric: Metric, ratio: Ratio) -> Ratio:
 def score(goal: Goal, ratios: Mapping[Metric, Ratio], only: Sequence[Metric] = ()) -> Ratio | None:
     """Geometric mean of the gains that the goal scores, over those that were measured.
 
-    The interval adds the half-widths in quadrature on the log scale, as for independent metrics.
+    The interval adds the half-widths on the log scale: those of one request's metrics as they are, for
+    what slows a request down slows both, with the load's in quadrature.
     `only` narrows it to some metrics. `None` when none of them was measured.
     """
     wanted: list[Metric] = [m for m in SCORED[goal] if m in ratios and (not only or m in only)]
@@ -44,13 +47,20 @@ def score(goal: Goal, ratios: Mapping[Metric, Ratio], only: Sequence[Metric] = (
         return None
     gains = [gain(m, ratios[m]) for m in wanted]
     mean = sum(math.log(g.ratio) for g in gains) / len(gains)
-    up = math.sqrt(sum((math.log(g.hi) - math.log(g.ratio)) ** 2 for g in gains)) / len(gains)
-    down = math.sqrt(sum((math.log(g.ratio) - math.log(g.lo)) ** 2 for g in gains)) / len(gains)
+    up = _joined(wanted, [math.log(g.hi) - math.log(g.ratio) for g in gains])
+    down = _joined(wanted, [math.log(g.ratio) - math.log(g.lo) for g in gains])
     lo, hi = math.exp(mean - down), math.exp(mean + up)
     if any(g.lo == g.hi != 1 and not g.proven for g in gains):
         # One sample on a side has no interval: nothing is known about the spread of the score.
         lo, hi = min(lo, 1.0), max(hi, 1.0)
     return Ratio(ratio=math.exp(mean), lo=lo, hi=hi, proven=lo > 1 or hi < 1)
+
+
+def _joined(metrics: Sequence[Metric], widths: Sequence[float]) -> float:
+    """Half-width of a mean over metrics."""
+    alone = sum(w for m, w in zip(metrics, widths, strict=True) if m in SINGLE)
+    others = (w for m, w in zip(metrics, widths, strict=True) if m not in SINGLE)
+    return math.hypot(alone, *others) / len(widths)
 
 
 def losses(vs_previous: Mapping[Metric, Ratio], vs_default: Mapping[Metric, Ratio]) -> list[Metric]:

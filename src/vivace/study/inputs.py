@@ -17,6 +17,9 @@ class Inputs:
     model: str
     model_sha256: str
     workload: str
+    #: Of its requests: an edited file is another workload.
+    workload_digest: str = ""
+    #: With its version, and what it was given for all configurations alike.
     engine: str = "llamacpp"
     concurrency: tuple[int, ...] = (16,)
     budget_s: float = 480.0

@@ -13,7 +13,7 @@ from vivace.study.finished import Finished, finish
 from vivace.study.goal import score
 from vivace.study.inputs import Inputs
 from vivace.study.outcome import Outcome
-from vivace.study.pace import Pace
+from vivace.study.pace import Pace, follows
 from vivace.study.ports import Tools
 from vivace.study.store import Store
 from vivace.study.trial import Ask, Gate, Measured, Split, always
@@ -129,6 +129,7 @@ class Lab:
                 gate=gate,
                 deadline_ns=self._deadline_ns(reserve=reserve),
                 keeps_part=keeps_part,
+                no_load=self._no_load(config),
             )
             rivals = [
                 replace(
@@ -156,7 +157,7 @@ class Lab:
     @property
     def may_skip_loads(self) -> bool:
         """Whether a gain for one request alone can decide."""
-        return self.inputs.goal in ("balanced", "latency") and self.inputs.level > 1
+        return self.inputs.goal in ("balanced", "latency")
 
     def noise_floor(self, only: Sequence[Metric] = ()) -> float:
         """The goal's score of the default against itself: a smaller gain is not told from noise."""
@@ -177,6 +178,12 @@ class Lab:
             memory_limit=self.inputs.max_memory,
             memory_now=memory,
         )
+
+    def _no_load(self, config: ServingConfig) -> str:
+        """Why a trial without a load has none."""
+        if follows(config, None, level=self.inputs.level):
+            return "not measured: requests are served one at a time, so it follows from one request"
+        return "not measured: it is measured in turn with the winner"
 
     def _unique(self, trial_id: str) -> str:
         """The same lever tried again on top of another configuration is another trial."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from vivace.core import ServingConfig
 from vivace.errors import ConfigError, EngineError
+from vivace.study.claims import claims
 from vivace.study.finished import Finished, ratios
 from vivace.study.goal import score
 from vivace.study.lab import Lab, Other
@@ -51,7 +52,7 @@ def _try_without(lab: Lab, tried: Tried, config: ServingConfig, best: Finished) 
     if trial.status != "ok":
         lab.bench.dismiss()
         return best
-    found = ratios(trial, best, seed=seed)
+    found = claims(trial, best, seed=seed, noise=lab.outcome.noise)
     hurts = _is_better(lab, trial, best)
     lab.outcome.left_out.append(LeftOut(lever=lever, vs_winner=found, dropped=hurts))
     if not hurts:

@@ -122,9 +122,9 @@ class Pace:
         return replace(self, slowness=min(WORST, max(1.0, slowness)))
 
 
-def follows(config: ServingConfig, reference: ServingConfig | None) -> bool:
-    """Whether the load tells nothing new: one slot serves as fast as one request alone."""
-    return config.slots == 1 and (reference is None or reference.slots == 1)
+def follows(config: ServingConfig, reference: ServingConfig | None, *, level: int) -> bool:
+    """Whether the load tells nothing new: one slot, or one request at a time, is as fast as that alone."""
+    return level == 1 or (config.slots == 1 and (reference is None or reference.slots == 1))
 
 
 def takes_load_turns(config: ServingConfig, reference: ServingConfig | None) -> bool:

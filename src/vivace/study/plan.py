@@ -72,20 +72,23 @@ def lever_steps(
             if option.impossible:
                 steps.append(Step(name=option.lever, title=option.title, seconds=0.0))
                 continue
-            steps.append(_step(lever, option, config, pace, thrift=thrift))
+            step = _step(lever, option, config, pace, thrift=thrift, level=situation.concurrency)
+            steps.append(step)
         first = next((o for o in options if not o.impossible), None)
         if lever.about.priority == 1 and first is not None and lever.about.effort != "case":
             config = first.apply(config)
     return steps
 
 
-def _step(lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, thrift: bool) -> Step:
+def _step(
+    lever: Lever, option: Option, config: ServingConfig, pace: Pace, *, thrift: bool, level: int
+) -> Step:
     about = lever.about
     changed = option.apply(config)
     made = changed.weights not in (config.weights, "source")
     loaded = goes_to_load(lever)
     reference = None if pace.slow(config) else config
-    if thrift and follows(changed, reference):
+    if thrift and follows(changed, reference, level=level):
         loaded = False
     if made:
         # Mostly its quality settles it.
@@ -120,10 +123,11 @@ def fit(
     budget_s: float,
     thrift: bool = False,
 ) -> Plan:
-    """Leave out steps, the least important last ones first, until the plan fits the budget."""
+    """Leave out steps until the plan fits the budget: the least important, of these the longest first."""
     room = budget_s - sum(s.seconds for s in (*before, *after))
     chosen = list(levers)
-    for index in sorted(range(len(chosen)), key=lambda i: (_weight(chosen[i]), i), reverse=True):
+    order = sorted(range(len(chosen)), key=lambda i: (_weight(chosen[i]), chosen[i].seconds, i))
+    for index in reversed(order):
         if sum(s.seconds for s in chosen if s.chosen) <= room:
             break
         chosen[index] = replace(chosen[index], chosen=False)

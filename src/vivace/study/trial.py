@@ -40,6 +40,8 @@ class Ask:
     #: Most rounds of turns while the gate asks for more.
     rounds: int = 1
     levels: tuple[int, ...] = (16,)
+    #: Without levels: why there are none.
+    no_load: str = ""
     gate: Gate = always
     #: Length of its load windows; by default a candidate's parts make a whole one together, and a
     #: reference between them gets as much as each part.

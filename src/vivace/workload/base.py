@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
+
 from vivace.core import Message, Request
 from vivace.errors import ConfigError
 
@@ -66,6 +68,11 @@ class Workload:
             "prefixes": len(self.prefixes),
             "max_request_tokens_hint": self.max_request_tokens_hint,
         }
+
+    def digest(self) -> str:
+        """Equal for equal requests, whatever they are called."""
+        requests = (self.requests_tune, self.requests_validate)
+        return hashlib.sha256(msgspec.json.encode(requests)).hexdigest()
 
     def _marked(self, messages: tuple[Message, ...], mark: str) -> tuple[Message, ...]:
         if not mark:
